@@ -65,7 +65,7 @@ class _DecoderThread(Generic[T]):
     def __init__(self, decode: Callable[[], T], loop: asyncio.AbstractEventLoop) -> None:
         self.done: asyncio.Future[T] = loop.create_future()
         self._decode, self._loop = decode, loop
-        self._lock, self._over = threading.Lock(), False
+        self._lock, self._is_over = threading.Lock(), False
         self._thread = threading.Thread(target=self._decode_next, name="decoder", daemon=True)
         self._thread.start()
 
@@ -78,7 +78,7 @@ class _DecoderThread(Generic[T]):
             else:
                 found = partial(self.done.set_result, result)
             with self._lock:
-                self._over = True
+                self._is_over = True
             self._loop.call_soon_threadsafe(self._set_result, found)
         except (_DecodingAbandoned, RuntimeError):
             return  # nobody waits, or the loop has ended
@@ -89,7 +89,7 @@ class _DecoderThread(Generic[T]):
 
     def give_up(self) -> None:
         with self._lock:
-            if not self._over:
+            if not self._is_over:
                 import ctypes
 
                 number = ctypes.c_ulong(self._thread.ident or 0)

@@ -77,27 +77,27 @@ class WorkSlices:
         `burst`: seconds of work after which the pauses are as long as if keys were expected.
         """
         self._rests, self._burst = rests, burst
-        self._begun = self._used_up = time.monotonic()
+        self._began_at = self._used_up = time.monotonic()
         self._spent = 0.0
 
     def begin(self) -> None:
-        self._begun = time.monotonic()
+        self._began_at = time.monotonic()
 
     async def pause(self) -> bool:
         """Pause if the slice is used up; returns whether it was."""
         now = time.monotonic()
-        if (worked := now - self._begun) <= SLICE_SECONDS:
+        if (worked := now - self._began_at) <= SLICE_SECONDS:
             return False
         self._spent = worked + (self._spent if now < self._used_up + KEY_BURST_END_SECONDS else 0.0)
         await asyncio.sleep(_seconds_until_turn(worked, self._rests, keys_likely=self._spent > self._burst))
-        self._begun = self._used_up = time.monotonic()
+        self._began_at = self._used_up = time.monotonic()
         return True
 
     def pause_thread(self) -> None:
-        if (worked := time.monotonic() - self._begun) > SLICE_SECONDS:
+        if (worked := time.monotonic() - self._began_at) > SLICE_SECONDS:
             if rest := rest_seconds(worked, self._rests):
                 _NEVER_SET.wait(rest)
-            self._begun = time.monotonic()
+            self._began_at = time.monotonic()
 
 
 _unfinished_count = 0

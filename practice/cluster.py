@@ -64,9 +64,9 @@ class PracticeCluster:
         port: int = 0,
         folder: Path | None = None,
     ) -> None:
-        self._full = scene in (True, "full")
+        self._with_jobs = scene in (True, "full")
         self._opening = float(int(time.time()))  # a whole second: what is played is alike whenever that is
-        past = HISTORY_SECONDS if self._full else 1.0
+        past = HISTORY_SECONDS if self._with_jobs else 1.0
         self.clock = Clock(speed, start=self._opening - past)
         self.clock.live_from = self._opening
         self.storage = Storage(self.clock.now, seed=seed)
@@ -110,7 +110,7 @@ class PracticeCluster:
             VolumeController(self.plane),
             NodeReplacements(self.plane),
             FlexStart(self.plane),
-            NodeAgents(self.plane, scene=self._full),
+            NodeAgents(self.plane, scene=self._with_jobs),
             self.kubelets,
             self._nodes,
             GarbageCollector(self.plane),
@@ -118,8 +118,8 @@ class PracticeCluster:
             QuotaController(self.plane),
         ):
             self.plane.add(controller)
-        create_seed_objects(self.storage, opening_time=self._opening, seed=self._seed, faults=self._full)
-        if self._full:
+        create_seed_objects(self.storage, opening_time=self._opening, seed=self._seed, faults=self._with_jobs)
+        if self._with_jobs:
             schedule_story(self.storage, self.clock, self._opening)
         self.clock.simulate_until(self._opening)
         apply_cluster_faults(self.storage, self.server.admin, self.kubelets.registries)

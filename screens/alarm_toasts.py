@@ -46,7 +46,7 @@ def live_job_line(app: SessionApp, jobset: JobSet, fleet: Fleet) -> JobLine:
 def has_changed(app: SessionApp, line: JobLine) -> bool:
     key = line.jobset.key
     if not app.connected:
-        return bool(line.alarms or line.late)
+        return bool(line.alarms or line.late_words)
     session = app.session
     if (session.jobs.slow_report(key), session.jobs.saved_state(key)) != (line.slow, line.saved):
         return True
@@ -55,9 +55,12 @@ def has_changed(app: SessionApp, line: JobLine) -> bool:
         return True
     if find_diagnoses(session, line) != (line.verdict, line.slow_rank):
         return True
-    if session.measures.progress_reader.is_unread(line.jobset) != line.unread:
+    if session.measures.progress_reader.is_unread(line.jobset) != line.is_unread:
         return True
-    monitor, shown_alarms = session.jobs.find_monitor(key), (line.alarms, line.late, line.unknown, line.followed)
+    monitor, shown_alarms = (
+        session.jobs.find_monitor(key),
+        (line.alarms, line.late_words, line.why_unknown, line.followed),
+    )
     watch = monitor.watch if monitor is not None else None
     now = (
         (watch.active, watch.late, watch.unknown, watch.has_step_cadence) if watch is not None else ((), "", "", False)
@@ -131,18 +134,18 @@ class StartNotifier:
 
     def __init__(self) -> None:
         self._fleet: Fleet | None = None
-        self._waiting: set[str] = set()  # uids of JobSets
+        self._waiting_uids: set[str] = set()  # uids of JobSets
 
     def new_starts(self, fleet: Fleet, name_owner: Callable[[str], str]) -> list[Workload]:
         """The person's workloads that waited at the last call and have been admitted since."""
         if fleet is self._fleet:
             return []
-        self._fleet, before, known = fleet, self._waiting, fleet.workload_by_owner
+        self._fleet, before, known = fleet, self._waiting_uids, fleet.workload_by_owner
         gone = {uid for uid in before if uid not in known}  # a list that is read anew lacks them for a moment
-        self._waiting = gone | {uid for uid, each in known.items() if each.state in _WAITING_STATES}
+        self._waiting_uids = gone | {uid for uid, each in known.items() if each.state in _WAITING_STATES}
         return [
             known[uid]
-            for uid in sorted(before - self._waiting)
+            for uid in sorted(before - self._waiting_uids)
             if known[uid].state is WorkloadState.ADMITTED
             and (job := fleet.jobset_by_uid.get(uid)) is not None
             and name_owner(job.owner) == OWN_NAME

@@ -366,7 +366,7 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
             binding = active.binding
             if binding.show and (verb := verb_of(active)) and active.enabled and binding.action not in seen:
                 keys, last = self.app.get_key_display(binding), active.node is self.app
-                hint = KeyHint(keys, verb, binding.action, last=last)
+                hint = KeyHint(keys, verb, binding.action, is_last=last)
                 reading = (
                     READING_SETTINGS.index(binding.id) - len(READING_SETTINGS) if binding.id in READING_SETTINGS else 0
                 )

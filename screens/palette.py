@@ -133,7 +133,7 @@ def title_of(page: str) -> str:
 class PaletteTargets(NameProvider):
     """Finds pages, jobs, pods, nodes, queues, runs and recipes by name in the command palette."""
 
-    _runs: tuple[RunRecord, ...] = ()
+    _run_records: tuple[RunRecord, ...] = ()
     _recipes: tuple[Recipe, ...] = ()
     _reading: asyncio.Task[None] | None = None
 
@@ -148,7 +148,7 @@ class PaletteTargets(NameProvider):
     async def _read_files(self) -> None:
         if self.console.connected:
             with suppress(ConsoleError):  # what cannot be read is named on its own page
-                self._runs = await self.console.session.launch.runs.list_runs()
+                self._run_records = await self.console.session.launch.runs.list_runs()
                 self._recipes = await asyncio.to_thread(lambda: self.console.session.launch.catalogue.recipes())
 
     async def shutdown(self) -> None:
@@ -223,7 +223,7 @@ class PaletteTargets(NameProvider):
         from screens.widgets.form.form_model import LaunchRequest  # more than the first screen waits for
 
         app, recipes = self.console, [(each.id,) for each in self._recipes]
-        runs = [(str(run.number), run.name) for run in self._runs]
+        runs = [(str(run.number), run.name) for run in self._run_records]
         yield "run", 0.85, runs, lambda number, name: app.go_to_page("run", number)
         yield "recipe", 0.85, recipes, lambda recipe: app.open_launch(LaunchRequest(recipe))
 

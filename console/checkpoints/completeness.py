@@ -230,12 +230,12 @@ class _NameRoom:
     """Counts how many missing files may still be named in all; each checkpoint names at least one."""
 
     def __init__(self) -> None:
-        self.left = MAX_NAMED_MISSING
+        self.names_left = MAX_NAMED_MISSING
 
     def take(self, missing: Iterable[str], *, are_named: bool) -> list[str]:
         """The missing file names that may still be named; `are_named`: the checkpoint already shows a named fault."""
-        found = list(islice(missing, max(self.left, not are_named)))
-        self.left = max(0, self.left - len(found))
+        found = list(islice(missing, max(self.names_left, not are_named)))
+        self.names_left = max(0, self.names_left - len(found))
         return found
 
 

@@ -47,7 +47,7 @@ class CheckpointReader:
         storage: Callable[[], CloudStorage],
     ) -> None:
         self._cluster, self._measures, self._copies, self._storage = cluster, measures, copies, storage
-        self._one = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self.known: dict[tuple[str, str], SavedState] = {}
 
     def on_context_changed(self) -> None:
@@ -66,7 +66,7 @@ class CheckpointReader:
     async def read_job(self, namespace: str, name: str) -> SavedState:
         """Read a job's checkpoints in its first pod or in the bucket; a failure is in the result's `problem`."""
         key = namespace, name
-        async with self._one:
+        async with self._lock:
             begun, found = time.monotonic(), SavedState(SERVER_CLOCK.now())
             try:
                 async with asyncio.timeout(READ_TIMEOUT):
@@ -176,7 +176,7 @@ class _BatchedReader:
     """Reads parts of files in batches; a batch and the sum of all are limited in size."""
 
     read: Callable[[Mapping[str, int], bool], Awaitable[dict[str, bytes]]]
-    left: int = MAX_READ_BYTES
+    bytes_left: int = MAX_READ_BYTES
 
     async def read_heads(self, bytes_by_path: Mapping[str, int]) -> dict[str, bytes]:
         return await self._read_all(bytes_by_path, reads_end=False)
@@ -185,8 +185,8 @@ class _BatchedReader:
         return await self._read_all(bytes_by_path, reads_end=True)
 
     async def _read_all(self, bytes_by_path: Mapping[str, int], *, reads_end: bool) -> dict[str, bytes]:
-        self.left -= sum(bytes_by_path.values())
-        if self.left < 0:
+        self.bytes_left -= sum(bytes_by_path.values())
+        if self.bytes_left < 0:
             hint = "Name a folder with fewer."
             raise Unreadable(f"The headers of these checkpoints have more than {MAX_READ_BYTES >> 20} MiB.", hint)
         found: dict[str, bytes] = {}

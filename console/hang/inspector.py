@@ -135,7 +135,7 @@ class JobInspector:
         store: Callable[[Diagnosis], Awaitable[None]] | None = None,
     ) -> None:
         """`run`: runs a command in a pod, by default the cluster's exec; `store`: records a diagnosis."""
-        self._cluster, self._keep = cluster, store
+        self._cluster, self._store_diagnosis = cluster, store
         self._run = run or self._exec_in_pod
         self.reports: dict[tuple[str, str], HangReport] = {}  # the last report of each job
         self.slow_reports: dict[tuple[str, str], SlowReport] = {}
@@ -244,8 +244,8 @@ class JobInspector:
         self.reports[namespace, name] = report
         for old in list(self.reports)[:-MAX_REPORTS]:
             del self.reports[old]
-        if self._keep is not None:
-            await self._keep(diagnose_hang(report, _jobset_uid(every)))
+        if self._store_diagnosis is not None:
+            await self._store_diagnosis(diagnose_hang(report, _jobset_uid(every)))
         return report
 
     async def add_torch_analysis(self, namespace: str, name: str, report: HangReport) -> HangReport:
@@ -344,9 +344,9 @@ class JobInspector:
         report, known = replace(report, job=name, at=SERVER_CLOCK.now()), reports.get((namespace, name))
         if not (only_nccl and known is not None and known.slow):  # which was measured, and is more than what NCCL tells
             reports[namespace, name] = report
-        if self._keep is not None:
+        if self._store_diagnosis is not None:
             for found in diagnose_slow_ranks(report, _jobset_uid(every)):
-                await self._keep(found)
+                await self._store_diagnosis(found)
         return report
 
     async def _poll_nccl(

@@ -11,24 +11,26 @@ from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn
 
 
 class Backoff(Struct, frozen=True):
-    first: float = 0.5
-    most: float = 8.0
+    first_seconds: float = 0.5
+    max_seconds: float = 8.0
     anew: float = 30.0  # the most after Gone, as a list costs the server more than a watch
-    refused: float = 60.0  # after a refusal that only an administrator can lift
+    refused_seconds: float = 60.0  # after a refusal that only an administrator can lift
     settled: float = 5.0  # seconds that a connection has to last for failures before it to count no longer
 
     def wait(self, error: ConsoleError, failure_count: int) -> float:
         """The seconds to wait, with jitter, after this error if it is number `failure_count` in a row."""
         if isinstance(error, NotAllowed | NotFound):
-            return self.refused
+            return self.refused_seconds
         if isinstance(error, Refused) and error.retry_after:
             return error.retry_after * (1 + random.random() / 4)
         if isinstance(error, NotLoggedIn):
-            return min(self.refused, 15.0)
-        return self.pause(failure_count, self.anew if isinstance(error, Gone) else self.most)
+            return min(self.refused_seconds, 15.0)
+        return self.pause(failure_count, self.anew if isinstance(error, Gone) else self.max_seconds)
 
     def pause(self, failure_count: int, max_seconds: float) -> float:
-        return float(min(max_seconds, self.first * 2.0 ** min(failure_count - 1, 16)) * (0.5 + random.random() / 2))
+        return float(
+            min(max_seconds, self.first_seconds * 2.0 ** min(failure_count - 1, 16)) * (0.5 + random.random() / 2)
+        )
 
 
 class Retries:

@@ -85,7 +85,7 @@ class Client:
         self.login = login
         self._http = HttpConnections(login)
         self.arrivals = self._http.arrivals
-        self._closed = False
+        self._is_closed = False
         self._reads_large = asyncio.Lock()
 
     def expect_little(self) -> None:
@@ -93,7 +93,7 @@ class Client:
         self._http.expect_little()
 
     async def close(self) -> None:
-        self._closed = True
+        self._is_closed = True
         await self._http.close()
 
     def pause_for_keypress(self) -> None:
@@ -119,7 +119,7 @@ class Client:
                     await self.request("GET", "/version", action="read the version of the server", silence=interval)
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self._is_closed:
             hint = "Open the page, or run the command, again."
             raise ConsoleError("The connection to this cluster was closed.", hint)
 

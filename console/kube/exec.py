@@ -52,12 +52,12 @@ class ExecProcess:
     def __init__(self, socket: WebSocket, action: str) -> None:
         self._socket = socket
         self._doing = action
-        self._parts: deque[tuple[int, bytes]] = deque()
-        self._held = 0
+        self._output_parts: deque[tuple[int, bytes]] = deque()
+        self._held_bytes = 0
         self._status = bytearray()
         self._channel = -1  # of the message under way; -1 until its first byte has come
         self._length = 0
-        self._over = False
+        self._is_over = False
         self._more, self._sent = asyncio.Event(), asyncio.Event()
         self.code: int | None = None  # exit code; None until it has ended
         socket.listen(self)
@@ -65,7 +65,7 @@ class ExecProcess:
     async def write(self, data: bytes) -> None:
         """Send bytes to the command's standard input; does nothing once it has ended."""
         self._socket.send(bytes([STDIN]), data)
-        if self._socket.waiting and not self._over:
+        if self._socket.waiting and not self._is_over:
             self._sent.clear()
             await self._sent.wait()
         await asyncio.sleep(0)  # input that is always there leaves its turn to the output
@@ -81,11 +81,11 @@ class ExecProcess:
     async def output(self) -> AsyncGenerator[tuple[int, bytes], None]:
         """Yield (1 stdout or 2 stderr, bytes), then set `code`. Raises ProgramFailed or Unreachable."""
         pieces = 0
-        while self._parts or not self._over:
-            if self._parts:
-                channel, data = self._parts.popleft()
-                self._held -= len(data)
-                if not self._parts:
+        while self._output_parts or not self._is_over:
+            if self._output_parts:
+                channel, data = self._output_parts.popleft()
+                self._held_bytes -= len(data)
+                if not self._output_parts:
                     self._socket.resume()
                 yield channel, data
                 pieces += 1
@@ -112,11 +112,11 @@ class ExecProcess:
         if self._channel == STATUS:
             self._status += data
         elif self._channel in (STDOUT, STDERR) and data:
-            self._parts.append((self._channel, bytes(data)))
-            self._held += len(data)
+            self._output_parts.append((self._channel, bytes(data)))
+            self._held_bytes += len(data)
 
     def on_chunk_fed(self) -> None:
-        if self._held > MAX_BUFFERED_BYTES or len(self._parts) > MAX_BUFFERED_PIECES:
+        if self._held_bytes > MAX_BUFFERED_BYTES or len(self._output_parts) > MAX_BUFFERED_PIECES:
             self._socket.pause()
         self._more.set()
 
@@ -125,7 +125,7 @@ class ExecProcess:
             self._sent.set()
 
     def ended(self, why: str) -> None:
-        self._over = True
+        self._is_over = True
         self._more.set()
         self._sent.set()
 
@@ -214,7 +214,7 @@ class CommandOutput:
         self, pod: str, max_bytes: int, flow: float | None, clock: asyncio.Timeout, begins: float | None = None
     ) -> None:
         self.output, self.errors = bytearray(), bytearray()
-        self._pod, self._most, self._flow, self._clock = pod, max_bytes, flow, clock
+        self._pod, self._max_bytes, self._flow, self._clock = pod, max_bytes, flow, clock
         self._limit = clock.when()
         self.begun = False
         self.silent = begins is not None  # whether the shell has yet to say that it has begun
@@ -232,8 +232,8 @@ class CommandOutput:
             self.begun = True
         kept = self.output if channel == STDOUT else self.errors
         kept += data
-        if len(self.output) + len(self.errors) > self._most:
-            most = f"{self._most >> 20} MiB" if self._most >= 1 << 20 else f"{self._most >> 10} KiB"
+        if len(self.output) + len(self.errors) > self._max_bytes:
+            most = f"{self._max_bytes >> 20} MiB" if self._max_bytes >= 1 << 20 else f"{self._max_bytes >> 10} KiB"
             raise Unreadable(f"Pod {self._pod} has printed more than {most}: the command was stopped.")
 
     def reset(self) -> None:

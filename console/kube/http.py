@@ -96,29 +96,29 @@ class HttpResponse:
         self.status = 0
         self.shares = False  # whether other answers may come over the same connection: HTTP/2
         self.headers: dict[str, str] = {}  # by name, as HTTP/2 spells them: in lower case
-        self._of = connections
+        self._connections = connections
         self._curl = curl
         self._doing = action
         self._loop = asyncio.get_running_loop()
-        self._silence = silence
+        self._silence_seconds = silence
         self._received_at = self._loop.time()
         self._timer = self._loop.call_at(self._received_at + silence, self._check_silence)
         self._has_begun = False
-        self._over: asyncio.Future[pycurl.Curl] | None = None
+        self._transfer_end: asyncio.Future[pycurl.Curl] | None = None
         self._finished = False  # whether it has ended; `_error` says how, and `_over` is done a turn earlier
         self._error: BaseException | None = None
         self._to: Callable[[bytes], None] | None = None
         self._failed = False  # whether whom the bytes are poured into has failed
         self._pieces: list[bytes] = []
-        self._held = 0
+        self._held_bytes = 0
         self._paused = False
-        self._waiting: asyncio.Future[None] | None = None
+        self._data_future: asyncio.Future[None] | None = None
         curl.setopt(pycurl.HEADERFUNCTION, self._on_header)
         curl.setopt(pycurl.WRITEFUNCTION, self._on_data)
 
     def follow(self, transfer_end: asyncio.Future[pycurl.Curl]) -> None:
         """Note that the request is under way; `transfer_end` is done when the response has ended."""
-        self._over = transfer_end
+        self._transfer_end = transfer_end
         transfer_end.add_done_callback(self._on_transfer_ended)
 
     # what libcurl calls, from where nothing may be started or ended
@@ -130,22 +130,22 @@ class HttpResponse:
         elif colon:
             self.headers[name.strip().lower()] = value.strip()
         elif self.status >= 200:  # below, another head follows
-            self._of.arrivals.note()
+            self._connections.arrivals.note()
             SERVER_CLOCK.note(self.headers.get("date", ""))
             self._has_begun = True
             self._wake_waiter()
 
     def _on_data(self, chunk: bytes) -> int | None:
-        self._of.arrivals.note()
-        if self._held > MAX_BUFFERED_BYTES:
+        self._connections.arrivals.note()
+        if self._held_bytes > MAX_BUFFERED_BYTES:
             self._paused = True
             return pycurl.WRITEFUNC_PAUSE
         self._received_at = self._loop.time()
-        self._held += len(chunk)
+        self._held_bytes += len(chunk)
         self._pieces.append(chunk)
         if self._to is not None:
-            self._of.buffer_until_idle(self)
-        elif self._waiting is not None:
+            self._connections.buffer_until_idle(self)
+        elif self._data_future is not None:
             self._wake_waiter()
         return None
 
@@ -162,22 +162,22 @@ class HttpResponse:
 
     def _check_silence(self) -> None:
         """End the response if no data came for too long; one whose reader is slow is never silent."""
-        waits = self._silence if self._paused else self._received_at + self._silence - self._loop.time()
+        waits = self._silence_seconds if self._paused else self._received_at + self._silence_seconds - self._loop.time()
         if waits > 0:
             self._timer = self._loop.call_later(waits, self._check_silence)
         else:
             self._error = TimeoutError()
-            self._of.mark_suspect()
+            self._connections.mark_suspect()
             self._cancel_transfer()
 
     def _cancel_transfer(self) -> None:
         self._timer.cancel()
-        if self._over is not None:
-            self._over.cancel()
+        if self._transfer_end is not None:
+            self._transfer_end.cancel()
 
     def _wake_waiter(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        if self._data_future is not None and not self._data_future.done():
+            self._data_future.set_result(None)
 
     async def wait_for_headers(self) -> None:
         while not self._has_begun:
@@ -191,12 +191,12 @@ class HttpResponse:
         """Wait for more data; raises the error that ended the response or that the callback raised."""
         if self._finished:
             error = self._error or EOFError("no answer")
-            raise error if self._failed else connection_error(self._of.login, self._doing, error) from error
-        self._waiting = self._loop.create_future()
+            raise error if self._failed else connection_error(self._connections.login, self._doing, error) from error
+        self._data_future = self._loop.create_future()
         try:
-            await self._waiting
+            await self._data_future
         finally:
-            self._waiting = None
+            self._data_future = None
 
     async def iter_chunks(self) -> AsyncGenerator[bytes, None]:
         while True:
@@ -210,7 +210,7 @@ class HttpResponse:
                 await self._wait_for_data()
 
     def _take_buffered(self) -> bytes:
-        pieces, self._pieces, self._held = self._pieces, [], 0
+        pieces, self._pieces, self._held_bytes = self._pieces, [], 0
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _resume_transfer(self) -> None:

@@ -223,7 +223,7 @@ class Login:
         self._tls: ssl.SSLContext | None = None
         self._certificates: Certificates | None = None
         self._renewing = asyncio.Lock()
-        self._ready = False
+        self._is_ready = False
         self._asked: tuple[str, float] | None = None  # the plugin that runs, and since when
         self._answered = float("-inf")  # when one ended
         self._failed: tuple[float, NotLoggedIn] | None = None  # when it failed last, and how
@@ -269,7 +269,7 @@ class Login:
         async with self._renewing:
             if self._failed is not None and self._failed[0] >= began:  # who waited for it does not run it once more
                 raise NotLoggedIn(self._failed[1].message, self._failed[1].hint)
-            if not self._ready or self._clock() > self._expires - RENEW_BEFORE_SECONDS:
+            if not self._is_ready or self._clock() > self._expires - RENEW_BEFORE_SECONDS:
                 await self._obtain_credentials()
         acts = {name: values[0] for name, values in self.target.user.impersonation().items()}
         return acts | ({"Authorization": self._authorization} if self._authorization else {})
@@ -320,8 +320,8 @@ class Login:
             pair = f"{user.username}:{user.password}".encode()
             self._authorization = Secret("Basic " + base64.b64encode(pair).decode())
         # A line end in a token would end the header, and what is behind it would be another one.
-        self._ready = self._authorization.isascii() and self._authorization.isprintable()
-        if not self._ready:
+        self._is_ready = self._authorization.isascii() and self._authorization.isprintable()
+        if not self._is_ready:
             why = f'The token or password of user "{self.target.user_name}" has a character not allowed in a header.'
             raise BadKubeconfig(why, "Write the kubeconfig again.")
 

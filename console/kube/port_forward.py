@@ -183,7 +183,7 @@ class Pipe:
 
     def __init__(self, socket: WebSocket, label: str) -> None:
         self._socket = socket
-        self._what = label
+        self._description = label
         self._receiver: Receiver | None = None
         self._parts: list[memoryview | bytes] = []
         self._error_text = bytearray()  # what the error channel says
@@ -264,10 +264,10 @@ class Pipe:
     def _error_reason(self, why: str) -> str:
         text = " ".join(self._error_text.decode(errors="replace").split()).rstrip(".")
         if "connection refused" in text.lower():
-            return f"Nothing listens on {self._what}."
+            return f"Nothing listens on {self._description}."
         if text:
-            return f"Could not reach {self._what}: {text}."
-        return f"The connection to {self._what} broke off: {why}." if why else ""
+            return f"Could not reach {self._description}: {text}."
+        return f"The connection to {self._description} broke off: {why}." if why else ""
 
 
 async def open_pipe(connection: RawConnection, login: Login, namespace: str, pod: str, port: int) -> Pipe:

@@ -103,7 +103,7 @@ class Fleet(Struct, frozen=True, eq=False, dict=True, weakref=True):
     topologies: Mapping[Key, Topology] = field(default_factory=dict)
     cohorts: Mapping[Key, Cohort] = field(default_factory=dict)
     links: Mapping[str, WatchStatus] = field(default_factory=dict)  # by the kind's plural name
-    kueue: KueueVersion = field(default_factory=KueueVersion)
+    kueue_version: KueueVersion = field(default_factory=KueueVersion)
 
     @cached_property
     def pods_by_node(self) -> Mapping[str, list[Pod]]:
@@ -294,7 +294,7 @@ class Store:
         self.errors: dict[str, ConsoleError] = {}  # by kind, what its watch was last lost by
         self.in_one_namespace: set[str] = set()  # kinds that may not be listed in all
         self._published: dict[str, dict[Key, Any]] = {}
-        self.kueue = KueueVersion()
+        self.kueue_version = KueueVersion()
         self._fleet: Fleet | None = None
         self._last_fleet = Fleet()
         self._pod_changes: list[tuple[Pod | None, Pod | None]] | None = None  # since the last one; None: too many
@@ -427,7 +427,7 @@ class Store:
                 if kind not in self._published:
                     self._published[kind] = objects.copy()
             fields = {FLEET_FIELDS[kind]: objects for kind, objects in self._published.items()}
-            self._fleet = Fleet(at=self._clock(), links=self._links.copy(), kueue=self.kueue, **fields)
+            self._fleet = Fleet(at=self._clock(), links=self._links.copy(), kueue_version=self.kueue_version, **fields)
             self._keep_worked_out(self._last_fleet, self._fleet)
             self._last_fleet, self._pod_changes = self._fleet, []
         return self._fleet

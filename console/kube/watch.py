@@ -262,16 +262,16 @@ class HttpSource:
     ) -> None:
         self._client = client
         self._path = path
-        self._what = label
+        self._description = label
         self.of = f"{label} of the API server {client.login.server}"
-        self._silence = silence
+        self._silence_seconds = silence
         self._query = {} if callable(query) else query or {}
         self._selects = query if callable(query) else None
 
     async def page(self, token: str) -> bytes:
         limit = str(SELECTED_PAGE_OBJECTS if self._query else LIST_PAGE_OBJECTS)
         params = {"limit": limit, **self._query, **({"continue": token} if token else {})}
-        return await self._client.request("GET", self._path, action=f"list {self._what}", params=params)
+        return await self._client.request("GET", self._path, action=f"list {self._description}", params=params)
 
     async def choose_selector(self, first_page: bytes) -> bool:
         if self._selects is None or (peek_list_meta(first_page).remaining or 0) <= LONG_LIST_OBJECTS:
@@ -285,10 +285,10 @@ class HttpSource:
         lasts = str(random.randint(*WATCH_SECONDS))
         params = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": lasts}
         client = self._client
-        request = HttpRequest(client.url(self._path, {**self._query, **params}), self._silence)
+        request = HttpRequest(client.url(self._path, {**self._query, **params}), self._silence_seconds)
         try:
             async with (
-                client.stream(request, f"watch {self._what}") as answer,
+                client.stream(request, f"watch {self._description}") as answer,
                 aclosing(self._at_rest(answer.iter_chunks())) as lines,
             ):
                 yield lines
@@ -364,7 +364,7 @@ async def watch_kind(
             continue
         if not version:
             yield Disconnected(_not_served_error(kind), WatchState.ABSENT)
-            await asyncio.sleep(backoff.refused)
+            await asyncio.sleep(backoff.refused_seconds)
             discovery.clear_cache()
             continue
         group = f"{kind.group}/{version}" if kind.group else version
@@ -380,7 +380,7 @@ async def watch_kind(
                     if isinstance(change.error, NotFound):
                         discovery.clear_cache()
                         yield Disconnected(_not_served_error(kind), WatchState.ABSENT)
-                        await asyncio.sleep(backoff.pause(retries.fail(), backoff.refused))
+                        await asyncio.sleep(backoff.pause(retries.fail(), backoff.refused_seconds))
                         break
                     change = Disconnected(change.error, _watch_state_of(change.error))
                 yield change
@@ -397,7 +397,7 @@ async def store_kind(
             if plural == "clusterqueues" and isinstance(change, Served):
                 asking = start_task(catalogue.kueue_version(), "kueue:version")
             elif asking is not None and not isinstance(change, Disconnected):
-                store.kueue, asking = await asking, None
+                store.kueue_version, asking = await asking, None
             _store_change(store, plural, change)
             if store.object_count(plural) > MAX_OBJECTS:
                 message = f"The API server's watch of {plural} does not end: {MAX_OBJECTS:,} objects so far."

@@ -48,8 +48,8 @@ class WatchedCluster:
         self.server_version = ""
         self.kubeconfig = kubeconfig  # contexts that are added to it are not written to a file
         self._kinds = tuple(kinds)
-        self._only = dict(selectors or {})
-        self.begun_kinds = tuple(kind for kind in kinds if self._only.get(kind, "") is not None)
+        self._selectors = dict(selectors or {})
+        self.begun_kinds = tuple(kind for kind in kinds if self._selectors.get(kind, "") is not None)
         self._brief = is_brief  # whether kinds are only listed until `goes_on`
         self.goes_on = asyncio.Event()
         if not is_brief:
@@ -116,7 +116,7 @@ class WatchedCluster:
 
     async def select(self, kind: str, query: Selection) -> None:
         """Set the selector that a kind still waits for, and start its list."""
-        self._only[kind] = query
+        self._selectors[kind] = query
         self._start_task(kind, self._watch_kind(kind))
         await self.wait_until_listed(kind)
 
@@ -224,7 +224,7 @@ class WatchedCluster:
     def _watch_kind(self, kind: str) -> Coroutine[None, None, None]:
         from console.kube.watch import store_kind
 
-        connection, query = self.current_connection, self._only.get(kind)
+        connection, query = self.current_connection, self._selectors.get(kind)
         return store_kind(self._store, connection, kind, self.namespace, query, self.goes_on)
 
     def is_watched(self, kind: str, namespace: str) -> bool:

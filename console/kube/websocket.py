@@ -34,16 +34,16 @@ class FrameReader:
     def __init__(self, sink: FrameSink) -> None:
         self._sink = sink
         self._head = bytearray()  # the beginning of a frame's header, or of a control frame
-        self._left = 0  # bytes of the data frame under way that are still to come
+        self._bytes_left = 0  # bytes of the data frame under way that are still to come
 
     def feed(self, data: memoryview) -> None:
         """Decode received bytes; ValueError if they are not frames of a server."""
         at, size = 0, len(data)
         while at < size:
-            if self._left:
-                part = data[at : at + self._left]
+            if self._bytes_left:
+                part = data[at : at + self._bytes_left]
                 at += len(part)
-                self._left -= len(part)
+                self._bytes_left -= len(part)
                 self._sink.feed(part)
             elif self._head:
                 at = self._collect_split_header(data, at)
@@ -75,7 +75,7 @@ class FrameReader:
     def _start_frame(self, first: int, length: int) -> None:
         if first & 0x0F != CONTINUED:
             self._sink.begin()
-        self._left = length
+        self._bytes_left = length
 
 
 def _parse_header(data: memoryview | bytearray, offset: int) -> tuple[int, int]:
@@ -160,7 +160,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._gone = asyncio.Event()  # whether the connection below is closed
         self._writer = writer  # kept, for it would close the connection when it is forgotten
         self._transport = cast("asyncio.Transport", writer.transport)  # asyncio declares only the writing half
-        self._before = read_bytes
+        self._earlier_reader = read_bytes
         self._buffer = memoryview(bytearray(_READ_BUFFER_BYTES))
         self._listener: MessageListener | None = None
         self._reader = FrameReader(self)
@@ -179,7 +179,7 @@ class WebSocket(asyncio.BufferedProtocol):
     @property
     def is_open(self) -> bool:
         """Whether neither side has closed the WebSocket, as far as is known."""
-        over = self._before._eof or self._before.exception() is not None  # type: ignore[attr-defined]
+        over = self._earlier_reader._eof or self._earlier_reader.exception() is not None  # type: ignore[attr-defined]
         return not (self.closed or over or self._transport.is_closing())
 
     def listen(self, listener: MessageListener) -> None:
@@ -187,7 +187,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._listener = listener
         self._transport.set_write_buffer_limits(high=MAX_UNSENT_BYTES)
         # Reading it would wait when it is empty, and asyncio has no question whether it is.
-        held = bytes(self._before._buffer)  # type: ignore[attr-defined]
+        held = bytes(self._earlier_reader._buffer)  # type: ignore[attr-defined]
         over = not self.is_open
         self._transport.set_protocol(self)
         self._transport.resume_reading()

@@ -157,7 +157,7 @@ def merge_sources(
     for tree in trees:
         values.root = overlay_values(values.root, tree)
     for option, word in settings:
-        values.add(option, word.text, word.unknown)
+        values.add(option, word.text, word.unknown_variables)
     for way, unknown in values.left_out:
         bucket = "gcsMounts" in way or "gcsVolumes" in way
         ours = RENAMED_VALUES.get(tuple(map(str, way)), "storage.gcs" if bucket else "its field")

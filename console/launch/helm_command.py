@@ -90,7 +90,7 @@ class CommandWord:
     """One word of a shell command, and the variables in it that have no value."""
 
     text: str = ""
-    unknown: list[str] = field(default_factory=list)
+    unknown_variables: list[str] = field(default_factory=list)
 
     def add(self, match: re.Match[str], variables: Mapping[str, str]) -> None:
         """Append to the word what matched: a character, a variable's value, or a placeholder to be replaced."""
@@ -99,7 +99,7 @@ class CommandWord:
         text = variables.get(name, given["default"]) if name else given["text"] or given["escaped"]
         if text is None:
             text = f"${name}" if name else given["replaced"]
-            self.unknown.append(text)
+            self.unknown_variables.append(text)
         self.text += text
 
 
@@ -109,13 +109,13 @@ def split_commands(text: str, variables: Mapping[str, str]) -> list[list[Command
     made: list[list[CommandWord]] = []
     for words in _iter_commands(text, known):
         rest = list(words)
-        while rest and (assigned := _ASSIGNMENT.fullmatch(rest[0].text)) and not rest[0].unknown:
+        while rest and (assigned := _ASSIGNMENT.fullmatch(rest[0].text)) and not rest[0].unknown_variables:
             known[assigned[1]] = assigned[2]
             rest.pop(0)
         if rest and rest[0].text == "export":
             for word in rest[1:]:
                 assigned = _ASSIGNMENT.fullmatch(word.text)
-                if assigned and not word.unknown:
+                if assigned and not word.unknown_variables:
                     known[assigned[1]] = assigned[2]
         elif rest:
             made.append(rest)
@@ -173,7 +173,9 @@ class HelmLine:
     settings: list[tuple[str, CommandWord]] = field(
         default_factory=list
     )  # options that set values, as Helm applies them
-    unknown: list[str] = field(default_factory=list)  # variables in name, namespace or paths that nobody has set
+    unknown_variables: list[str] = field(
+        default_factory=list
+    )  # variables in name, namespace or paths that nobody has set
     others: int = 0  # further helm commands in the text
 
 
@@ -225,11 +227,11 @@ def _split_options(words: list[CommandWord], given: dict[str, list[CommandWord]]
             option, equals, value = option[:2], "=", option[2:] + equals + value
         option = _SHORT_OPTIONS.get(option, option)
         if equals:
-            given.setdefault(option, []).append(CommandWord(value, word.unknown))
+            given.setdefault(option, []).append(CommandWord(value, word.unknown_variables))
         elif option not in _FLAG_OPTIONS and left:
             given.setdefault(option, []).append(left.pop(0))
 
 
 def _known_text(line: HelmLine, command_word: CommandWord) -> str:
-    line.unknown += command_word.unknown
-    return "" if command_word.unknown else command_word.text
+    line.unknown_variables += command_word.unknown_variables
+    return "" if command_word.unknown_variables else command_word.text

@@ -23,7 +23,7 @@ LOG_TIMEOUT = 10.0  # seconds in which a log has to be read that tells what woul
 
 class UnsavedWork:
     def __init__(self, cluster: WatchedCluster, session_runs: SessionRuns, jobs: KnownJobs) -> None:
-        self._cluster, self._runs, self._jobs = cluster, session_runs, jobs
+        self._cluster, self._session_runs, self._jobs = cluster, session_runs, jobs
 
     async def find_lost_work(self, namespace: str, name: str) -> LostWork | None:
         """The work that a job would lose if it ended now, by its log and its checkpoint folder; None if none."""
@@ -42,7 +42,7 @@ class UnsavedWork:
             unread = f"its log could not be read in {LOG_TIMEOUT:g} s"
         except ConsoleError as error:
             unread = unread_words(error)
-        spans = await self._runs.read_spans(namespace, name)  # what consoles saw of it before
+        spans = await self._session_runs.read_spans(namespace, name)  # what consoles saw of it before
         return find_lost_work(jobset, fleet, spans, now, folder=folder, why_unread="" if spans else unread)
 
     async def find_unsaved(self, namespace: str, name: str) -> str:

@@ -296,8 +296,8 @@ class PlanTexts:
         if line.others:
             notes.append(Remark("", f"Only the first of {line.others + 1} helm commands was imported."))
         left = [*draft.left_out]
-        if line.unknown:
-            words = f"The release's name was not imported: {', '.join(line.unknown)} is not known here."
+        if line.unknown_variables:
+            words = f"The release's name was not imported: {', '.join(line.unknown_variables)} is not known here."
             left.append(Remark("name", words))
         recipe_id = draft.recipe or (self._recipe_or_default(named, recipe)[0] if named else str(own or ""))
         return Draft(draft.values, draft.given, recipe_id, line.name, line.namespace, (), tuple(left), tuple(notes))

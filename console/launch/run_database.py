@@ -68,11 +68,11 @@ class RunHistory:
 
     def __init__(self, path: Path | None) -> None:
         """`path` is the file; None keeps the runs in memory only."""
-        self._place = path
+        self._path = path
         self.note = ""  # what is wrong with the file, in one sentence; empty: nothing
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._closed = False
+        self._is_closed = False
         self._writable = True
 
     async def list_runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
@@ -184,10 +184,10 @@ class RunHistory:
 
     def _run_locked(self, call: Callable[[sqlite3.Connection], T], default: T, writes: bool) -> T:
         with self._lock:
-            if self._closed:  # whoever asked began before the end and comes after it
+            if self._is_closed:  # whoever asked began before the end and comes after it
                 return default
-            if self._connection is None and not writes and self._place is not None and not self._place.exists():
-                folder = next(each for each in self._place.parents if each.exists())
+            if self._connection is None and not writes and self._path is not None and not self._path.exists():
+                folder = next(each for each in self._path.parents if each.exists())
                 writable = folder.is_dir() and os.access(folder, os.W_OK)
                 self.note = "" if writable else f"No run is kept: {folder} cannot be written."
                 return default
@@ -203,9 +203,9 @@ class RunHistory:
                 return found
             except sqlite3.Error as error:
                 if writes:
-                    self.note = f"{_UNWRITTEN} {self._place} ({error})."
+                    self.note = f"{_UNWRITTEN} {self._path} ({error})."
                     return default
-                where = self._place or "in memory"
+                where = self._path or "in memory"
                 raise Unreadable(f"The history of runs ({where}) cannot be read: {error}.", TRY_AGAIN) from error
 
     def _run_unlocked(self, call: Callable[[sqlite3.Connection], T], default: T, writes: bool) -> T:
@@ -219,15 +219,15 @@ class RunHistory:
 
     def _open_database(self) -> sqlite3.Connection:
         self._writable = True
-        if self._place is None:
+        if self._path is None:
             self._connection = self._migrate(_connect(":memory:"))
             return self._connection
         try:
-            with file_lock(self._place):  # two consoles that find it damaged must not both move it
-                self._place.parent.chmod(0o700)
-                self._connection = self._open_file(self._place)
+            with file_lock(self._path):  # two consoles that find it damaged must not both move it
+                self._path.parent.chmod(0o700)
+                self._connection = self._open_file(self._path)
         except (OSError, sqlite3.Error) as error:
-            why = f"{self._place} cannot be used ({error})"
+            why = f"{self._path} cannot be used ({error})"
             self.note = f"The history of runs is kept only until the console ends: {why}."
             self._connection = self._migrate(_connect(":memory:"))
         return self._connection
@@ -282,7 +282,7 @@ class RunHistory:
 
     def _close_database(self, for_good: bool = False) -> None:
         with self._lock:  # a thread that still works on the file is waited for
-            self._closed = self._closed or for_good
+            self._is_closed = self._is_closed or for_good
             if self._connection is not None:
                 self._connection.close()
             self._connection = None

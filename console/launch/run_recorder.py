@@ -44,9 +44,9 @@ class RunRecorder:
         chart_catalog: Callable[[], ChartCatalog],
         launcher: Callable[[], Launcher],
     ) -> None:
-        self._cluster, self._jobs, self._runs = cluster, jobs, session_runs
+        self._cluster, self._jobs, self._session_runs = cluster, jobs, session_runs
         self._catalogue, self._launcher = chart_catalog, launcher
-        self._seen: dict[int, float] = {}  # when it was last noted what a run's time goes into
+        self._last_seen: dict[int, float] = {}  # when it was last noted what a run's time goes into
         self._settling = asyncio.Lock()
 
     async def record_launch(self, plan: LaunchPlan) -> RunRecord:
@@ -77,35 +77,35 @@ class RunRecorder:
             gpus=gpus if isinstance(gpus, int) else 0,
             queue=str(whole.get("queue") or ""),
         )
-        kept = await self._runs.history.add_run(run)
-        self._runs.open.add(kept)
+        kept = await self._session_runs.history.add_run(run)
+        self._session_runs.open.add(kept)
         return kept
 
     async def record_before_stop(self, namespace: str, name: str) -> str:
         """Record the last figures of a job's log before it is deleted; returns how overdue its next step was."""
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get((namespace, name))
-        if jobset is None or not await self._runs.open.list(jobset.key, reads_anew=True):
+        if jobset is None or not await self._session_runs.open.list(jobset.key, reads_anew=True):
             return ""
         try:
             async with asyncio.timeout(BEFORE_STOP_TIMEOUT):
                 found, late, spans, phases = await read_last_figures(self._cluster, jobset, fleet)
         except TimeoutError:
             return ""
-        for run in await self._runs.open.list(jobset.key):
-            await self._runs.open.write(run, update_seen(replace(run, **found), jobset, fleet, spans, phases))
+        for run in await self._session_runs.open.list(jobset.key):
+            await self._session_runs.open.write(run, update_seen(replace(run, **found), jobset, fleet, spans, phases))
         return late
 
     async def record_stop(self, namespace: str, name: str, late_message: str = "") -> None:
         """Record that a job was stopped here; `late_message`: how overdue its next step was, in words."""
-        for run in await self._runs.open.list((namespace, name), reads_anew=True):
+        for run in await self._session_runs.open.list((namespace, name), reads_anew=True):
             ended = replace(
                 with_alarms(run, self._jobs),
                 outcome=Outcome.STOPPED,
                 why=run.why if run.end_of_kept_job is not None else "",
                 ended=SERVER_CLOCK.now(),
             )
-            await self._runs.open.write(run, finish_record(ended, late_message=late_message))
+            await self._session_runs.open.write(run, finish_record(ended, late_message=late_message))
 
     async def update_periodically(self) -> None:
         """Complete the records of open runs at intervals, until cancelled."""
@@ -124,20 +124,22 @@ class RunRecorder:
             return  # why a job failed stands in its pods
         async with self._settling:
             fleet = self._cluster.fleet
-            for run in await self._runs.open.list():
+            for run in await self._session_runs.open.list():
                 jobset = fleet.jobsets.get(run.key)
                 if jobset is not None and is_run_of_job(run, jobset):
-                    self._runs.open.mark_seen(run)
+                    self._session_runs.open.mark_seen(run)
                     await self._record_state(run, jobset, fleet)
-                elif self._cluster.is_watched("jobsets", run.namespace) and self._runs.open.is_gone(run, link.since):
+                elif self._cluster.is_watched("jobsets", run.namespace) and self._session_runs.open.is_gone(
+                    run, link.since
+                ):
                     ended = replace(
                         with_alarms(run, self._jobs), ended=SERVER_CLOCK.now(), **await self._outcome_of_gone(run)
                     )
-                    await self._runs.open.write(run, finish_record(ended))
+                    await self._session_runs.open.write(run, finish_record(ended))
 
     async def _record_state(self, run: RunRecord, jobset: JobSet, fleet: Fleet) -> None:
         now = with_alarms(update_from_cluster(run, jobset, fleet), self._jobs)
-        due = time.monotonic() > self._seen.get(run.number, 0.0) + SECONDS_BETWEEN_LEDGER_NOTES or len(
+        due = time.monotonic() > self._last_seen.get(run.number, 0.0) + SECONDS_BETWEEN_LEDGER_NOTES or len(
             now.alarms
         ) > len(run.alarms)
         if due or not now.open:
@@ -149,14 +151,14 @@ class RunRecorder:
             now, spans = replace(now, **found), merge_spans(spans, last)
             now = finish_record(now)
         if due or not now.open:
-            self._seen[run.number] = time.monotonic()
+            self._last_seen[run.number] = time.monotonic()
             now = update_seen(now, jobset, fleet, spans, phases)
-        await self._runs.open.write(run, now)
+        await self._session_runs.open.write(run, now)
 
     async def _outcome_of_gone(self, run: RunRecord) -> dict[str, Any]:
         if run.end_of_kept_job is not None:  # what it came to was seen
             return {"outcome": Outcome.STOPPED}
-        if self._runs.open.was_seen(run):
+        if self._session_runs.open.was_seen(run):
             return {"outcome": Outcome.STOPPED, "why": "It was deleted outside this console."}
         why = "The job was deleted while the console was closed"
         try:
@@ -177,14 +179,14 @@ class RunRecorder:
             async with gate:
                 found, _, spans, phases = await read_last_figures(self._cluster, jobset, fleet)
             explained = replace(run, why=found.get("why", run.why))
-            await self._runs.open.write(run, update_seen(explained, jobset, fleet, spans, phases))
+            await self._session_runs.open.write(run, update_seen(explained, jobset, fleet, spans, phases))
 
-        open_runs = [(run, fleet.jobsets.get(run.key)) for run in await self._runs.open.list(reads_anew=True)]
+        open_runs = [(run, fleet.jobsets.get(run.key)) for run in await self._session_runs.open.list(reads_anew=True)]
         jobs = [(run, jobset) for run, jobset in open_runs if jobset is not None and is_run_of_job(run, jobset)]
         await asyncio.gather(*(read(*each) for each in jobs if not each[1].suspended))
 
     async def close(self) -> None:
         """Complete open records once more."""
-        self._seen.clear()  # what was found since it was last noted, such as a slow rank
+        self._last_seen.clear()  # what was found since it was last noted, such as a slow rank
         with suppress(ConsoleError):  # nothing is lost: the next console sees it
             await self.update_open_runs()

@@ -142,14 +142,14 @@ class ValuesChecker:
 
         self._schema = schema
         self._validator = Draft202012Validator(schema)
-        self._parts = dict(iter_fields(schema))
-        self._places = {path: place for place, path in enumerate(self._parts)}
+        self._field_schemas = dict(iter_fields(schema))
+        self._places = {path: place for place, path in enumerate(self._field_schemas)}
 
     def problems(self, values: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
         """The problems of complete values: at most one sentence per field, in the schema's order."""
         found: dict[str, FieldProblem] = {}
         for error in self._validator.iter_errors(values):
-            for problem in _problems_of_error(error, self._schema, self._parts):
+            for problem in _problems_of_error(error, self._schema, self._field_schemas):
                 found.setdefault(problem.path, problem)
         return tuple(sorted(found.values(), key=lambda problem: self._places.get(problem.path, -1)))
 
@@ -157,7 +157,7 @@ class ValuesChecker:
         """Problems with null values, which are allowed in maps only, where they remove a name."""
         return tuple(
             FieldProblem(path, f"{part['title']} may not be null; leave it out to have its default.")
-            for path, part in self._parts.items()
+            for path, part in self._field_schemas.items()
             if _holds_null(changes, path.split("."))
         )
 

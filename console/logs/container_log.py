@@ -60,10 +60,10 @@ class ResumeCursor:
     def __init__(self, received: Iterable[TimedLine] = (), *, is_whole_file: bool = True) -> None:
         """`received`: the last delivered lines; `is_whole_file`: all other lines are new."""
         self.last = 0.0
-        self._lines: deque[TimedLine] = deque()
+        self._delivered_lines: deque[TimedLine] = deque()
         self._again: Counter[bytes] = Counter()
         self._replaying = False
-        self._whole = is_whole_file
+        self._is_whole_file = is_whole_file
         self._floor = 0.0
         self._forgotten: tuple[float, int] = (0.0, 0)  # latest moment of forgotten lines, and how many of it
         self._skipping = 0
@@ -76,9 +76,11 @@ class ResumeCursor:
     def rewind(self) -> None:
         """Prepare for a reconnection: the server sends the lines since `last - OVERLAP` again, and they are skipped."""
         self._split_blocks()
-        self._again = Counter(raw for _, raw in self._lines)
-        self._replaying = bool(self._lines)
-        self._floor = 0.0 if self._whole else min((moment for moment, _ in self._lines if moment), default=0.0)
+        self._again = Counter(raw for _, raw in self._delivered_lines)
+        self._replaying = bool(self._delivered_lines)
+        self._floor = (
+            0.0 if self._is_whole_file else min((moment for moment, _ in self._delivered_lines if moment), default=0.0)
+        )
         self._skipping = self._forgotten[1]
         self.met = False
 
@@ -133,7 +135,7 @@ class ResumeCursor:
         )
 
     def _remember_delivered(self, received: list[TimedLine]) -> None:
-        lines = self._lines
+        lines = self._delivered_lines
         lines += received
         for moment, _ in received:
             if moment > self.last:
@@ -148,7 +150,7 @@ class ResumeCursor:
             moment, _ = lines.popleft()
             latest, number = self._forgotten
             self._forgotten = (moment, number + 1 if moment == latest else 1)
-            self._whole = False
+            self._is_whole_file = False
 
 
 def _split_block(block: bytes) -> list[TimedLine]:
@@ -166,16 +168,16 @@ class RetryPolicy(Retries):
         super().__init__(backoff)
         self._follow = follow
         self._rest = rest
-        self._seen = seen
+        self._delivered = seen
         self._since = 0.0  # when it failed first since something came
         self.broke = False  # whether the connection broke, and nothing has come since
 
     def reset(self) -> None:
-        self._since, self._seen, self.broke = 0.0, True, False
+        self._since, self._delivered, self.broke = 0.0, True, False
 
     async def wait_or_raise(self, error: ConsoleError) -> bool:
         """Wait before a retry and return whether the log has ended; raises the error if a retry is useless."""
-        if isinstance(error, NotFound) and self._seen:
+        if isinstance(error, NotFound) and self._delivered:
             return True
         if not self._follow or not (isinstance(error, Unreachable) or _is_container_waiting(error)):
             raise error
@@ -183,12 +185,12 @@ class RetryPolicy(Retries):
         now = asyncio.get_running_loop().time()
         self._since = self._since or now
         if self.fail() == 1:
-            await asyncio.sleep(0 if self._seen else self.backoff.first)
+            await asyncio.sleep(0 if self._delivered else self.backoff.first_seconds)
             return False
         if now - self._since > GIVE_UP_SECONDS and isinstance(error, Unreachable):
             raise error
         if _is_container_waiting(error):
-            await asyncio.sleep(self.backoff.first)
+            await asyncio.sleep(self.backoff.first_seconds)
         else:
             await self._rest(self.backoff.wait(error, self.failures))
         return False
@@ -229,7 +231,7 @@ class SizeLimit:
         rooms = [request.most] if request.most else []
         if request.tail is not None:
             rooms += [room + line * request.tail for room, line in TAIL_BYTE_LIMITS]
-        self._most = min(rooms, default=0)
+        self._max_bytes = min(rooms, default=0)
         self._bytes = self._lines = self._line = 0
 
     def count_chunk(self, chunk: bytes) -> None:
@@ -243,10 +245,10 @@ class SizeLimit:
                 )
         end = chunk.rfind(b"\n") + 1
         self._line = len(chunk) - end + (0 if end else self._line)
-        if self._most and self._line > MAX_TAIL_LINE_BYTES:
+        if self._max_bytes and self._line > MAX_TAIL_LINE_BYTES:
             raise self._limit_error(f"a line of it goes on after {MAX_TAIL_LINE_BYTES >> 20} MiB")
-        if self._most and self._bytes > self._most:
-            raise self._limit_error(f"it goes on after {self._most >> 20} MiB")
+        if self._max_bytes and self._bytes > self._max_bytes:
+            raise self._limit_error(f"it goes on after {self._max_bytes >> 20} MiB")
 
     def _limit_error(self, why: str) -> Unreadable:
         return Unreadable(f"Could not read the log of pod {self._pod} to its end: {why}.", "a4 logs shows it all.")
@@ -279,15 +281,15 @@ class LogStream:
         self.restarts = restarts
         self.memory = cursor or ResumeCursor(is_whole_file=request.tail is None)
         self._client = client
-        self._wanted = request
+        self._request = request
         self._clean, self._clean_text = clean_lines, clean_text
         self._resumes = bool(self.memory.last)  # whether what was given before is from this very run of the container
         self._rest: list[bytes] = []  # of the last connection: the line that had no end
         self._cutter = LineSplitter()
         self._before = 0.0  # moment of the last line of the connection before, until this one is known to go on
-        self._trouble = RetryPolicy(request.follow, backoff, client.wait_before_retry, seen=self._resumes)
+        self._retry_policy = RetryPolicy(request.follow, backoff, client.wait_before_retry, seen=self._resumes)
         self._to: Callable[[list[TimedLine]], None] | None = None
-        self._room: SizeLimit | None = None  # of a log that is not followed
+        self._size_limit: SizeLimit | None = None  # of a log that is not followed
 
     @property
     def is_lagging(self) -> bool:
@@ -323,7 +325,7 @@ class LogStream:
 
     async def batches(self) -> AsyncGenerator[list[TimedLine], None]:
         """Yield new lines, [] if only `open` changed. Raises NotFound, NotAllowed, Refused or Unreachable."""
-        wanted, trouble, over = self._wanted, self._trouble, False
+        wanted, trouble, over = self._request, self._retry_policy, False
         while not over:
             try:
                 async with aclosing(self._read_connection(wanted)) as batches:
@@ -336,7 +338,7 @@ class LogStream:
                     async with aclosing(self._read_rest_of_previous()) as batches:
                         async for batch in batches:
                             yield batch
-                    await asyncio.sleep(trouble.backoff.pause(trouble.fail(), trouble.backoff.most))
+                    await asyncio.sleep(trouble.backoff.pause(trouble.fail(), trouble.backoff.max_seconds))
             except ConsoleError as error:
                 self._on_connection_lost()
                 over = await trouble.wait_or_raise(error)
@@ -352,13 +354,13 @@ class LogStream:
     async def _read_rest(self) -> AsyncGenerator[list[TimedLine], None]:
         """Yield the lines printed between the loss of the connection and the end of the container."""
         with suppress(NotFound):
-            async with aclosing(self._read_connection(self._wanted)) as batches:
+            async with aclosing(self._read_connection(self._request)) as batches:
                 async for batch in batches:
                     yield batch
-            self._trouble.broke = False
+            self._retry_policy.broke = False
         if batch := self._take_unfinished_line():
             yield batch
-        if self._trouble.broke:
+        if self._retry_policy.broke:
             # The pod is gone. A connection that ended well brought all it printed, one that broke may not have.
             self.state, now = StreamState.CUT, SERVER_CLOCK.now()
             self.gaps.append((self.memory.last or now, now))
@@ -371,13 +373,13 @@ class LogStream:
     async def _has_container_ended(self) -> bool:
         """Whether the container or its pod has ended; if not, only the connection was dropped."""
         try:
-            pod = await read_pod(self._client, self._wanted.namespace, self._wanted.pod)
+            pod = await read_pod(self._client, self._request.namespace, self._request.pod)
         except NotFound:
             return True
-        named = next((each for each in pod.containers if each.name == self._wanted.container), pod.main)
+        named = next((each for each in pod.containers if each.name == self._request.container), pod.main)
         if named is not None and named.restarts > self.restarts >= 0:
             return False
-        return pod.finished or self._wanted.previous or (named is not None and named.state == "terminated")
+        return pod.finished or self._request.previous or (named is not None and named.state == "terminated")
 
     async def _read_rest_of_previous(self) -> AsyncGenerator[list[TimedLine], None]:
         """Yield the rest of the previous container's log, if the container restarted since the connection broke."""
@@ -386,13 +388,13 @@ class LogStream:
                 yield batch
             return
         with suppress(NotFound):
-            pod = await read_pod(self._client, self._wanted.namespace, self._wanted.pod)
-            named = next((each for each in pod.containers if each.name == self._wanted.container), pod.main)
+            pod = await read_pod(self._client, self._request.namespace, self._request.pod)
+            named = next((each for each in pod.containers if each.name == self._request.container), pod.main)
             if named is None or named.restarts <= self.restarts:
                 return
             self.restarts = named.restarts
             with suppress(Refused):  # the run before may be cleaned away; the gap is reported with what comes next
-                async with aclosing(self._read_connection(replace(self._wanted, previous=True))) as batches:
+                async with aclosing(self._read_connection(replace(self._request, previous=True))) as batches:
                     async for batch in batches:
                         yield batch
                 if batch := self._take_unfinished_line():
@@ -411,9 +413,9 @@ class LogStream:
             self._note_receipt()
             self._mended = self._received if self.state is StreamState.RECONNECTING else self._mended
             self.state = StreamState.LIVE
-            self._trouble.begin()
+            self._retry_policy.begin()
             self._cutter, self._rest = LineSplitter(), []
-            self._room = SizeLimit(request) if once else None
+            self._size_limit = SizeLimit(request) if once else None
             if self._to is not None:
                 await answer.stream_to(self._forward_chunk)
             else:
@@ -437,8 +439,8 @@ class LogStream:
 
     def _split_chunk(self, chunk: bytes) -> list[TimedLine] | None:
         self._note_receipt()
-        if self._room is not None:
-            self._room.count_chunk(chunk)
+        if self._size_limit is not None:
+            self._size_limit.count_chunk(chunk)
         cutter, seen = self._cutter, self.open
         text = cutter.feed_text(chunk) if self._clean_text else b""
         batch = self._drop_known_text(text) if self._clean_text else self._drop_known_lines(cutter.feed(chunk))
@@ -451,7 +453,7 @@ class LogStream:
             self._before = 0.0
         elif self.open == seen:
             return None
-        self._trouble.reset()
+        self._retry_policy.reset()
         return batch
 
     def _take_unfinished_line(self) -> list[TimedLine]:

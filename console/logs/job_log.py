@@ -115,46 +115,46 @@ CLOCK_SKEW_SECONDS = 600.0  # seconds by which the clocks of machines may differ
 class FollowedContainer(Struct):
     """A container whose log is followed, with its connection and its segment."""
 
-    part: LogSegment
+    segment: LogSegment
     stream: LogStream
     main: bool
     task: asyncio.Task[None] | None = None
     error: ConsoleError | None = None
     redactor: Redactor = field(default_factory=Redactor)
     refusals: int = 0  # in a row, each soon after the one before
-    again: float = 0.0  # when a refused log may be asked for again, by the loop's clock
+    retry_at: float = 0.0  # when a refused log may be asked for again, by the loop's clock
     tail: int = 0  # how many last lines it is opened with, until it is known whether there were more; 0: with all
-    fresh: bool = False  # whether nothing of it was kept before
+    is_fresh: bool = False  # whether nothing of it was kept before
     opened: float = field(default_factory=SERVER_CLOCK.now)
 
     def append_batch(self, batch: list[TimedLine]) -> None:
-        self.part.append_lines(batch)
-        self.part.open = self.stream.open
+        self.segment.append_lines(batch)
+        self.segment.open = self.stream.open
 
     def may_lack_older_lines(self) -> bool:
         """Whether the first request got as many lines as it asked for, so that the log may have older ones."""
-        if not self.tail or not len(self.part):
+        if not self.tail or not len(self.segment):
             return False
-        if self.part.times[-1] > self.opened + CLOCK_SKEW_SECONDS and len(self.part) < self.tail:
+        if self.segment.times[-1] > self.opened + CLOCK_SKEW_SECONDS and len(self.segment) < self.tail:
             self.tail = 0  # these are new, and all that were there have come
-        return 0 < self.tail <= len(self.part)
+        return 0 < self.tail <= len(self.segment)
 
     def on_refused(self, error: ConsoleError) -> None:
         """Record that the log is refused, or that the server has not answered for minutes."""
         self.error, self.stream.state = error, StreamState.REFUSED
         now, most = asyncio.get_running_loop().time(), MAX_REFUSED_RETRY_SECONDS
-        self.refusals = self.refusals + 1 if now < self.again + most else 1
-        self.again = now + (most if isinstance(error, NotAllowed) else DEFAULT_BACKOFF.pause(self.refusals, most))
+        self.refusals = self.refusals + 1 if now < self.retry_at + most else 1
+        self.retry_at = now + (most if isinstance(error, NotAllowed) else DEFAULT_BACKOFF.pause(self.refusals, most))
 
     @property
     def is_retry_due(self) -> bool:
         """Whether the log was refused and it is time to request it again."""
         ended = self.task is None or self.task.done()
-        return self.error is not None and ended and asyncio.get_running_loop().time() > self.again
+        return self.error is not None and ended and asyncio.get_running_loop().time() > self.retry_at
 
     @property
     def gaps(self) -> list[Gap]:
-        found = [Gap(self.part.rank, since, until) for since, until in self.stream.gaps]
+        found = [Gap(self.segment.rank, since, until) for since, until in self.stream.gaps]
         if found and self.stream.state is StreamState.CUT:
             found[-1] = replace(found[-1], why="its pod was deleted before the end of its log was read")
         return found
@@ -162,7 +162,7 @@ class FollowedContainer(Struct):
     async def mark_truncated(self) -> None:
         """Record on disk that older lines may be missing; OSError."""
         last, self.tail = self.tail, 0
-        await asyncio.to_thread(self.part.mark_truncated, last)
+        await asyncio.to_thread(self.segment.mark_truncated, last)
 
 
 async def fetch_older_lines(segment: LogSegment, streams: OpenStream, pod: Pod, container: str) -> None:
@@ -192,7 +192,7 @@ def count_coverage(
     errors: list[str] = []
     for each in containers:
         if each.main:
-            states[each.part.rank] = each.stream.state
+            states[each.segment.rank] = each.stream.state
         gaps += each.gaps
         errors += [str(each.error)] if each.error else []
     number = Counter(states.values())
@@ -230,7 +230,7 @@ def find_gaps(containers: Iterable[FollowedContainer], segments: Iterable[LogSeg
     for each in containers:
         found += each.gaps
         if each.main and each.stream.state in _BROKEN_STATES:
-            found.append(Gap(each.part.rank, ends.get(each.part.rank, 0.0), float("inf"), "not read so far"))
+            found.append(Gap(each.segment.rank, ends.get(each.segment.rank, 0.0), float("inf"), "not read so far"))
     return tuple(found)
 
 
@@ -309,9 +309,9 @@ class JobLog:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._write_pending()
         for each in self._followed.values():
-            if self.once and each.fresh and isinstance(each.error, Unreadable):
+            if self.once and each.is_fresh and isinstance(each.error, Unreadable):
                 with self.kept.translate_write_errors():  # one without an end would be read anew each time
-                    await asyncio.to_thread(each.part.delete_file)
+                    await asyncio.to_thread(each.segment.delete_file)
         await self.kept.close()
 
     async def _follow_snapshots(self) -> None:
@@ -385,10 +385,10 @@ class JobLog:
             given = _last_lines(kept or part)
             stream = self._open_stream(given, pod, container, Redactor())
             followed = self._followed[name] = FollowedContainer(
-                part, stream, not container.init, tail=0 if given else self._tail or 0, fresh=not given
+                part, stream, not container.init, tail=0 if given else self._tail or 0, is_fresh=not given
             )
         elif followed.task is not None and followed.task.done() and self._still_follows(followed, container):
-            given = _last_lines(followed.part)
+            given = _last_lines(followed.segment)
             followed.stream = self._open_stream(given, pod, container, followed.redactor)
         else:
             return
@@ -414,14 +414,14 @@ class JobLog:
     async def _read_container(self, followed_container: FollowedContainer) -> None:
         def append_batch(batch: list[TimedLine]) -> None:
             followed_container.append_batch(batch)
-            self._notify_listeners(followed_container.part)
+            self._notify_listeners(followed_container.segment)
 
         try:
             await followed_container.stream.run(append_batch)
         except ConsoleError as error:
             followed_container.on_refused(error)
-        followed_container.part.open = b""
-        self._notify_listeners(followed_container.part)
+        followed_container.segment.open = b""
+        self._notify_listeners(followed_container.segment)
 
     async def _write_periodically(self) -> None:
         while True:
@@ -510,7 +510,7 @@ class JobLog:
 
     def complete_until(self, ranks: Collection[int]) -> float:
         """The time (monotonic clock) up to which the logs of these ranks, or of any, are complete."""
-        every = {each.part.rank: each.stream.complete_until for each in self._followed.values() if each.main}
+        every = {each.segment.rank: each.stream.complete_until for each in self._followed.values() if each.main}
         return max((until for rank, until in every.items() if not ranks or rank in ranks), default=inf)
 
     @property

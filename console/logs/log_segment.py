@@ -248,7 +248,7 @@ class ChangeSubscription:
     """Tracks which segments of a log have grown since the subscriber last read them."""
 
     def __init__(self, segments: Iterable[LogSegment]) -> None:
-        self._parts = dict.fromkeys(segments)
+        self._segments = dict.fromkeys(segments)
         self._come = asyncio.Event()
         self._come.set()
         self._timer: asyncio.TimerHandle | None = None
@@ -257,11 +257,11 @@ class ChangeSubscription:
     def notify(self, *segments: LogSegment) -> None:
         """Mark these segments as grown; none given means another kind of change."""
         for part in segments:
-            self._parts[part] = None
+            self._segments[part] = None
         self._come.set()
 
     def take_changed(self) -> list[LogSegment]:
-        parts, self._parts = list(self._parts), {}
+        parts, self._segments = list(self._segments), {}
         return parts
 
     async def wait(self) -> None:
@@ -288,8 +288,8 @@ class LogCursor:
 
     def __init__(self, news: ChangeSubscription, ranks: Collection[int] | None = None) -> None:
         self._news = news
-        self._wanted = ranks
-        self._at: dict[LogSegment, int] = {}  # lines of each part that have been read
+        self._ranks = ranks
+        self._positions: dict[LogSegment, int] = {}  # lines of each part that have been read
 
     def next_page(self) -> list[PodLine]:
         """The next lines in order of time; lines that an unread one may precede are held back."""
@@ -298,8 +298,8 @@ class LogCursor:
         changed = self._news.take_changed()
         most = max(MIN_PAGE_LINES_PER_SEGMENT, PAGE_LINES // max(1, len(changed)))
         for part in changed:
-            start, length = self._at.get(part, 0), len(part)
-            if start < length and (self._wanted is None or part.rank in self._wanted):
+            start, length = self._positions.get(part, 0), len(part)
+            if start < length and (self._ranks is None or part.rank in self._ranks):
                 stop = min(length, start + most)
                 pages.append((part, start, stop))
                 if stop < length:
@@ -307,7 +307,7 @@ class LogCursor:
         found: list[PodLine] = []
         for part, start, stop in pages:
             end = stop if upto == float("inf") else bisect_right(part.times, upto, start, stop)
-            self._at[part] = end
+            self._positions[part] = end
             found += [
                 PodLine(part.rank, moment, text.decode("utf-8", "replace"), part.attempt, part.pod, part.container)
                 for moment, text in zip(part.times[start:end], part.read_texts(start, end), strict=True)

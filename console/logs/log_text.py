@@ -31,7 +31,7 @@ class TextRow(NamedTuple):
     time: float = 0.0
     label: str = ""  # whose line it is; empty where there is only one
     dissent: bool = False
-    whole: str = ""  # the line as it was printed, where `text` is a shorter form of it
+    full_text: str = ""  # the line as it was printed, where `text` is a shorter form of it
 
 
 @dataclass(frozen=True, slots=True)

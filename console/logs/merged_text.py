@@ -113,7 +113,7 @@ class MergedText(LogText):
     def __init__(self, segments: Callable[[], Sequence[LogSegment]], label: Callable[[LogSegment], str]) -> None:
         self._get = segments
         self._label = label
-        self._parts: list[LogSegment] = list(segments())
+        self._segments: list[LogSegment] = list(segments())
         super().__init__()
 
     def reset(self) -> None:
@@ -122,12 +122,12 @@ class MergedText(LogText):
 
     def set_segments(self) -> None:
         """Update the list of logs: add new ones and drop those that are no longer wanted."""
-        self._parts = list(self._get())
+        self._segments = list(self._get())
 
     def _visible_parts(self) -> Sequence[TimedLines]:
         if self._keep is None:
-            return self._parts
-        return [self._filtered_part(self._kept_of, part) for part in self._parts]
+            return self._segments
+        return [self._filtered_part(self._kept_of, part) for part in self._segments]
 
     @staticmethod
     def _filtered_part(picks: dict[int, FilteredLines], segment: LogSegment) -> FilteredLines:
@@ -137,7 +137,7 @@ class MergedText(LogText):
         return sum(len(part.times) for part in self._visible_parts())
 
     def line_count(self) -> int:
-        return sum(len(part.times) for part in self._parts)
+        return sum(len(part.times) for part in self._segments)
 
     def read_rows(self, start: int, stop: int) -> list[TextRow]:
         """The rows from `start` up to `stop`, read with one access per part."""
@@ -149,12 +149,12 @@ class MergedText(LogText):
             numbers.setdefault(index, []).append(
                 picked.numbers[number] if isinstance(picked, FilteredLines) else number
             )
-        texts = {index: iter(self._parts[index].read_texts_at(each)) for index, each in numbers.items()}
+        texts = {index: iter(self._segments[index].read_texts_at(each)) for index, each in numbers.items()}
         rows = []
         for index, number in places:
             text = next(texts[index])
             cut = text if len(text) <= MAX_ROW_WIDTH else text[:MAX_ROW_WIDTH] + CUT_NOTE
-            moment, label = shown[index].times[number], self._label(self._parts[index])
+            moment, label = shown[index].times[number], self._label(self._segments[index])
             rows.append(TextRow(cut.decode("utf-8", "replace"), moment, label))
         return rows
 
@@ -163,8 +163,8 @@ class MergedText(LogText):
 
     def advance(self) -> bool:
         more = False
-        each = max(500, SLICE_LINES // max(1, len(self._parts)))
-        for part in self._parts:
+        each = max(500, SLICE_LINES // max(1, len(self._segments)))
+        for part in self._segments:
             if self._keep is not None:
                 kept = self._filtered_part(self._kept_of, part)
                 more |= _search_block(part, kept, each, self._keep)
@@ -175,7 +175,7 @@ class MergedText(LogText):
         return more
 
     def _matching_lines(self) -> list[FilteredLines]:
-        return [self._filtered_part(self._matches_of, part) for part in self._parts]
+        return [self._filtered_part(self._matches_of, part) for part in self._segments]
 
     @property
     def match_count(self) -> int:

@@ -92,7 +92,7 @@ class AlarmWatch:
         self._last: JobSample | None = None
         self._pausing = False
         self._xids: list[tuple[str, float]] = []
-        self._open: dict[AlarmKind, Alarm] = {}  # alarms that last
+        self._open_alarms: dict[AlarmKind, Alarm] = {}  # alarms that last
         self._done: set[tuple[AlarmKind, object]] = set()
 
     @property
@@ -132,9 +132,9 @@ class AlarmWatch:
         if sample.stopped:
             if sample.finished:  # nobody can look whether the causes of its alarms are gone
                 ended = "the job failed" if sample.failed else JOB_STOPPED
-                for alarm in self._open.values():
+                for alarm in self._open_alarms.values():
                     self._replace_alarm(alarm, structs.replace(alarm, over=now, ended=ended))
-                self._open, self.late, self.verdict = {}, "", ""
+                self._open_alarms, self.late, self.verdict = {}, "", ""
             return []
         if self._is_catching_up(now, sample):
             return []
@@ -234,7 +234,7 @@ class AlarmWatch:
 
     def _update_alarm(self, alarm: Alarm, ended_state: str) -> None:
         """Begin or update an alarm, or end it if `alarm` has no text; `ended_state`: what ended it if not its cause."""
-        lasting = self._open.pop(alarm.kind, None)
+        lasting = self._open_alarms.pop(alarm.kind, None)
         if not alarm.words:
             if lasting is not None:
                 self._replace_alarm(lasting, structs.replace(lasting, over=alarm.time, ended=ended_state))
@@ -242,11 +242,11 @@ class AlarmWatch:
         known = lasting or self._continued_stall(alarm)
         if known is None:
             if self._raise_alarm(alarm):
-                self._open[alarm.kind] = alarm
+                self._open_alarms[alarm.kind] = alarm
             return
-        self._open.pop(known.kind, None)
+        self._open_alarms.pop(known.kind, None)
         began = known.began or alarm.began
-        self._open[alarm.kind] = changed = structs.replace(alarm, time=known.time, began=began)
+        self._open_alarms[alarm.kind] = changed = structs.replace(alarm, time=known.time, began=began)
         self._replace_alarm(known, changed)
 
     def _continued_stall(self, alarm: Alarm) -> Alarm | None:

@@ -80,23 +80,23 @@ class AlarmOutbox:
     """Sends alarms in order, batching those that arrive meanwhile; a failure is reported once."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[str, str]] = []
+        self._queue: list[tuple[str, str]] = []
         self._more = 0
         self._failed: set[str] = set()
         self.sending = False  # whether a task sends
 
     def add_message(self, title: str, text: str) -> None:
-        if len(self._waiting) < MAX_MESSAGES:
-            self._waiting.append((title, text))
+        if len(self._queue) < MAX_MESSAGES:
+            self._queue.append((title, text))
         else:
             self._more += 1
 
     async def send_pending(self, addresses: Callable[[], Sequence[str]], tell: Callable[[str], None]) -> None:
         """Send until nothing is waiting; `tell` gets a sentence about addresses that fail for the first time."""
         try:
-            while self._waiting:
-                waiting, more, to = self._waiting, self._more, addresses()
-                self._waiting, self._more = [], 0
+            while self._queue:
+                waiting, more, to = self._queue, self._more, addresses()
+                self._queue, self._more = [], 0
                 title, text = waiting[0]
                 if len(waiting) > 1:
                     title = f"{len(waiting) + more} messages"

@@ -241,14 +241,14 @@ class OutlierOrder:
     """The order of ranks with outliers first; a rank moves only once it clearly is one."""
 
     def __init__(self) -> None:
-        self._what = ""
+        self._metric_name = ""
         self._faulty: list[int] = []
         self._odd: list[int] = []
 
     def sort_ranks(self, board: GpuBoard, metric: GpuMetric) -> list[int]:
         """All ranks: faulty ones first, then outliers, both in the order in which they were found, then the rest."""
-        if metric.name != self._what:
-            self._what, self._odd = metric.name, []
+        if metric.name != self._metric_name:
+            self._metric_name, self._odd = metric.name, []
         middle = board.median(metric)
         worst = board.sort_by_badness(metric)
         faulty = {rank.rank for rank, gpu in worst if gpu.faults}
@@ -290,9 +290,9 @@ class NvidiaSmiParser:
     """Parses any number of nvidia-smi reports, fed in pieces; the last reading of a GPU counts."""
 
     def __init__(self) -> None:
-        self._lines = TextLineSplitter()
+        self._splitter = TextLineSplitter()
         self._columns: list[str] = []
-        self._begun: Gpu | None = None
+        self._begun_gpu: Gpu | None = None
         self._gpus: dict[int, Gpu] = {}
 
     @property
@@ -300,11 +300,11 @@ class NvidiaSmiParser:
         return tuple(self._gpus[index] for index in sorted(self._gpus))
 
     def feed(self, data: bytes) -> list[Gpu]:
-        return [gpu for line in self._lines.feed(data) if (gpu := self._parse_line(line))]
+        return [gpu for line in self._splitter.feed(data) if (gpu := self._parse_line(line))]
 
     def close(self) -> list[Gpu]:
         """Parse an unterminated last line; returns the new readings."""
-        return [gpu for line in self._lines.flush() if (gpu := self._parse_line(line))]
+        return [gpu for line in self._splitter.flush() if (gpu := self._parse_line(line))]
 
     def _parse_line(self, line: str) -> Gpu | None:
         gpu = (
@@ -322,9 +322,9 @@ class NvidiaSmiParser:
         """Parse a line of the table; returns a reading with the second line of each GPU."""
         if found := _TABLE_LINE_1.search(line):
             index, name, bus, ecc = found.groups()
-            self._begun = Gpu(int(index), name, bus=bus, ecc_uncorrected=parse_count(ecc))
+            self._begun_gpu = Gpu(int(index), name, bus=bus, ecc_uncorrected=parse_count(ecc))
             return None
-        begun, self._begun = self._begun, None
+        begun, self._begun_gpu = self._begun_gpu, None
         found = _TABLE_LINE_2.search(line) if begun else None
         if begun is None or found is None:
             return None
@@ -450,7 +450,7 @@ class NetworkCounters:
     """Parses counters, fed in pieces; rates are computed between the last two complete readings."""
 
     def __init__(self) -> None:
-        self._lines = TextLineSplitter()
+        self._splitter = TextLineSplitter()
         self._before: tuple[float, _Counts] | None = None
         self._last: tuple[float, _Counts] | None = None
         self._at = 0.0
@@ -458,7 +458,7 @@ class NetworkCounters:
         self._gpu: int | None = None
 
     def feed(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
+        for line in self._splitter.feed(data):
             self._parse_line(line)
 
     def _parse_line(self, line: str) -> None:

@@ -135,7 +135,7 @@ class _Reckoning:
         # Kubernetes tells of whole seconds, and a line may be printed before: no step begins before all pods run.
         steps_from = next((span.start for span in self._spans if span.kind is not SpanKind.BEFORE), run.end)
         self._ready = min(seen.ready, max(run.admitted, steps_from))
-        self._lost = list(self._find_lost())  # from when to when work was done that a failure lost
+        self._lost_spans = list(self._find_lost())  # from when to when work was done that a failure lost
 
     def list_parts(self) -> list[Part]:
         """The parts of the run's time in order; time between them was not observed."""
@@ -148,7 +148,7 @@ class _Reckoning:
         for before, span in zip([None, *self._spans], self._spans, strict=False):
             parts += self._parts_of(span, before)
         parts = [part for part in parts if part[0] < part[1]]
-        for start, end in self._lost:
+        for start, end in self._lost_spans:
             parts = _change_boxes(parts, start, end, LedgerBox.LOST, only=_WORK_BOXES)
         for span in self._seen.spans:
             if span.kind is SpanKind.QUEUED:
@@ -178,7 +178,7 @@ class _Reckoning:
         """The time of steps, with what a slow rank takes; `longer`: the share by which slow steps are longer."""
         named = [each for each in self._named if each[0] < span.end and span.start < each[1]]
         least = longer if named and span.kind is SpanKind.SLOW else 0.0
-        cuts = [*((low, high) for low, high, _ in named), *self._lost]
+        cuts = [*((low, high) for low, high, _ in named), *self._lost_spans]
         edges = {min(max(edge, span.start), span.end) for cut in cuts for edge in cut}
         parts: list[Part] = []
         for start, end in pairwise(sorted({span.start, span.end, *edges})):

@@ -49,7 +49,7 @@ class RankProgress:
     """For each rank the time of its last line, and its last step."""
 
     def __init__(self) -> None:
-        self._own = own_log_formats()
+        self._own_formats = own_log_formats()
         self.last_line_at: dict[int, float] = {}
         self.steps: dict[int, int] = {}
         self.advances: Counter[int] = Counter()  # how often each rank printed another step
@@ -60,7 +60,7 @@ class RankProgress:
         self.last_line_at[rank] = max(moment, self.last_line_at.get(rank, 0.0))
         if "step " in text and LAUNCHER_STAGE.search(text):
             return
-        found = parse_step(text, self._own)
+        found = parse_step(text, self._own_formats)
         if found is None:
             return
         step, total = found
@@ -130,7 +130,7 @@ class JobMeasures:
         self.gpus: Sequence[PodGpus] = ()  # the last reading of its GPUs, where anybody reads them
         self.unreadable: dict[str, tuple[int, UnparsedLines]] = {}  # by "nccl", "training": rank, lines
         self.unread: list[ConsoleError] = []  # why logs were not read, or not to their end, once it is over
-        self.over = False  # whether nothing more will come
+        self.is_over = False  # whether nothing more will come
         self.ends: dict[int, LogEnd] = {}  # by pod, how its program ended
         self.trouble: ConsoleError | None = None  # what keeps the log from being read
         self.endings_seen: tuple[str, int, int] = ("", 0, -1)
@@ -184,7 +184,7 @@ class JobMeasures:
     @property
     def is_reading_old_lines(self) -> bool:
         """Whether earlier lines of the log are still being read, so that later steps may be unread."""
-        return self.catch_up.goes_on and not self.over
+        return self.catch_up.goes_on and not self.is_over
 
     def notify(self) -> None:
         for event in self._woken:
@@ -197,7 +197,7 @@ class JobMeasures:
         try:
             while True:
                 yield self
-                if self.over:
+                if self.is_over:
                     break
                 with suppress(TimeoutError):
                     async with asyncio.timeout(1.0):
@@ -463,11 +463,11 @@ class LogReader:
         self._tracks: list[TrainingRun] = []
         self._lock = RLock()  # of the runs, whose steps the parser changes
         self._lines: dict[tuple[int, int, str, str], int] = {}  # lines of each container so far
-        self._time = self._begun = 0.0  # when the last line was printed, and the first
+        self._time = self._began_at = 0.0  # when the last line was printed, and the first
 
     def feed_lines(self, lines: Sequence[PodLine]) -> bool:
         """Parse the next lines in order of time; returns whether anything changed."""
-        self._begun = self._begun or (lines[0].time if lines else 0.0)
+        self._began_at = self._began_at or (lines[0].time if lines else 0.0)
         changed = self._feed_tables(lines)
         for line in lines:
             name = line.rank, line.attempt, line.pod, line.container
@@ -493,7 +493,7 @@ class LogReader:
         changed = False
         for name, group in groups.items():
             rank = name[0]
-            tables = self._tables.setdefault(rank, _NcclTables(self._begun))
+            tables = self._tables.setdefault(rank, _NcclTables(self._began_at))
             for some in _split_by_time(group):
                 changed |= tables.feed_lines(name[1:], rank, some)
             if (unread := tables.parser.unreadable) is not None:
@@ -523,7 +523,7 @@ class LogReader:
         return changed
 
     def _begin_run(self, program: str) -> TrainingRun:
-        self._tracks.append(TrainingRun(program, 0.0 if self._tracks else self._begun, self._lock))
+        self._tracks.append(TrainingRun(program, 0.0 if self._tracks else self._began_at, self._lock))
         self._measures.tracks = tuple(self._tracks)
         self._measures.add_known_failures()
         return self._tracks[-1]

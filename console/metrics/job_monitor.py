@@ -386,7 +386,7 @@ class JobMonitor:
             self._evaluate_alarms(SERVER_CLOCK.now(), replace(look, behind_log=self.is_lagging))
             if self.measures.trouble is not None:
                 raise self.measures.trouble
-            if look.finished and self.measures.over:
+            if look.finished and self.measures.is_over:
                 self.complete = True
                 return
             if (asking := self._works.tasks["gpus"]).done() and (mistake := asking.exception()) is not None:

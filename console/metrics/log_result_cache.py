@@ -46,40 +46,40 @@ class LogResultCache:
 
     def __init__(self, path: Path | None = None) -> None:
         """`path`: the cache file; None keeps the results in memory only."""
-        self._place = path
-        self._loaded, self._changed = path is None, False
+        self._path = path
+        self._loaded, self._has_changed = path is None, False
         self._layouts: list[LineLayout] = []  # those on disk
-        self._known = _CacheContents()
+        self._contents = _CacheContents()
 
     def ended(self, uid: str, of: bytes) -> EndedJob | None:
         """The stored result of an ended job; None means that its log has to be read."""
-        found = self._known.ended.get(uid)
+        found = self._contents.ended.get(uid)
         return found if found is not None and found.of == of else None
 
     def diverged(self, uid: str, position: RunPosition) -> RunPosition | None:
         """The stored position since which a job's loss is NaN; None if unknown, or if it had a good loss after that."""
-        found, by = self._known.diverged.get(uid), position.nan_by
+        found, by = self._contents.diverged.get(uid), position.nan_by
         return found if found is not None and found.step is not None and by is not None and found.step >= by else None
 
     def tested(self, uid: str) -> float:
         """The print time of the last line of a job's newest stored NCCL test; 0.0 if unknown."""
-        return self._known.tested.get(uid, 0.0)
+        return self._contents.tested.get(uid, 0.0)
 
     def printing(self, uid: str) -> int | None:
         """The number of the pod that printed the progress of a job."""
-        return self._known.printing.get(uid)
+        return self._contents.printing.get(uid)
 
     def keep(self, uid: str, **results: Any) -> None:
         """Store values for a job; each keyword is the name of the method that returns the value."""
         for name, value in results.items():
-            of = getattr(self._known, name)
+            of = getattr(self._contents, name)
             if of.get(uid) != value:
-                of[uid], self._changed = value, True
+                of[uid], self._has_changed = value, True
 
     @property
     def has_news(self) -> bool:
         """Whether some value is not in the file yet."""
-        return self._changed or known_layouts(own_log_formats()) != self._layouts
+        return self._has_changed or known_layouts(own_log_formats()) != self._layouts
 
     def load(self) -> None:
         """Load the stored file once. Blocking."""
@@ -87,28 +87,28 @@ class LogResultCache:
             return
         self._loaded, found = True, self._read()
         for name in _BY_JOB:
-            setattr(self._known, name, getattr(found, name) | getattr(self._known, name))
+            setattr(self._contents, name, getattr(found, name) | getattr(self._contents, name))
         shared = known_layouts(own_log_formats())
         shared += found.layouts[: max(0, len(found.layouts) - len(shared))]
         self._layouts = found.layouts
 
     def store(self) -> None:
         """Write new values to the file, merged with those of other consoles. Blocking."""
-        if self._place is None or not self.has_news:
+        if self._path is None or not self.has_news:
             return
         layouts, others = known_layouts(own_log_formats()), self._read()
-        self._changed, self._layouts = False, [*layouts]
-        self._known.of, self._known.layouts = _parsers_identity(), layouts
+        self._has_changed, self._layouts = False, [*layouts]
+        self._contents.of, self._contents.layouts = _parsers_identity(), layouts
         for name in _BY_JOB:
-            every = getattr(others, name) | getattr(self._known, name)
-            setattr(self._known, name, dict([*every.items()][-MAX_JOBS:]))
+            every = getattr(others, name) | getattr(self._contents, name)
+            setattr(self._contents, name, dict([*every.items()][-MAX_JOBS:]))
         with suppress(OSError):  # then the logs are read again
-            make_private(self._place.parent)
-            atomic_write(self._place, msgpack.encode(self._known, enc_hook=lambda pattern: pattern.pattern))
+            make_private(self._path.parent)
+            atomic_write(self._path, msgpack.encode(self._contents, enc_hook=lambda pattern: pattern.pattern))
 
     def _read(self) -> _CacheContents:
         with suppress(OSError, *DECODING_ERRORS):  # then the logs are read again
-            data = read_own_file(self._place, MAX_FILE_BYTES) if self._place is not None else b""
+            data = read_own_file(self._path, MAX_FILE_BYTES) if self._path is not None else b""
             found = msgpack.decode(data, type=_CacheContents, dec_hook=lambda _, stored: compile_stored_pattern(stored))
             if found.of == _parsers_identity() and all(each.can_be_learned() for each in found.layouts):
                 return found

@@ -111,8 +111,8 @@ class MeasureService:
         read_tail: Callable[[Pod, int], Awaitable[list[LogLine]]] | None = None,
     ) -> None:
         """`path` is the file of stored tests; `read_tail` reads the end of a log instead of the cluster."""
-        self._cluster, self._logs, self._runs = cluster, logs, run_history
-        self._place = path
+        self._cluster, self._logs, self._run_history = cluster, logs, run_history
+        self._path = path
         self._shared: dict[Key, _SharedMeasures] = {}
         self._kept: dict[Path, NcclHistory] = {}
         self._reading: asyncio.Task[tuple[MeasuredTest, ...]] | None = None
@@ -130,8 +130,8 @@ class MeasureService:
     @property
     def test_history(self) -> NcclHistory:
         """All stored tests; each practice cluster has its own."""
-        folder = None if self._place else self._cluster.current_connection.target.cluster.practice_folder
-        place = self._place or (folder / "nccl-tests.jsonl" if folder else default_path())
+        folder = None if self._path else self._cluster.current_connection.target.cluster.practice_folder
+        place = self._path or (folder / "nccl-tests.jsonl" if folder else default_path())
         if place not in self._kept:
             self._kept[place] = NcclHistory(place)
         return self._kept[place]
@@ -155,11 +155,11 @@ class MeasureService:
 
     async def earlier_phases(self, jobset: JobSet) -> Mapping[str, float]:
         """The longest duration of each start phase in earlier runs."""
-        return await self._runs().earlier.phases(jobset)
+        return await self._run_history().earlier.phases(jobset)
 
     async def earlier_speeds(self, jobset: JobSet, metric: str) -> Sequence[float]:
         """The usual speed in earlier runs of the recipe on as many GPUs."""
-        return await self._runs().earlier.speeds(jobset.recipe, jobset.gpus, metric)
+        return await self._run_history().earlier.speeds(jobset.recipe, jobset.gpus, metric)
 
     def find_followed(self, key: Key) -> JobMeasures | None:
         """The measures of a job whose log is being followed; None for others."""
@@ -181,7 +181,7 @@ class MeasureService:
         """A job's measures as of now, by its log that is read to its end."""
         measures = JobMeasures((namespace, name))
         await self._follow_job(measures, once=True)
-        measures.over = True
+        measures.is_over = True
         return measures
 
     @asynccontextmanager
@@ -213,7 +213,7 @@ class MeasureService:
         except ConsoleError as error:
             measures.trouble = error
         finally:
-            measures.over = True
+            measures.is_over = True
             measures.notify()
 
     async def _follow_job(self, measures: JobMeasures, *, once: bool = False) -> None:
@@ -294,7 +294,7 @@ class MeasureService:
     async def _record_results(self, measures: JobMeasures) -> None:
         """Store the latest figures in the run history."""
         namespace, name = measures.key
-        runs = self._runs()
+        runs = self._run_history()
         if measures.tests:
             await runs.record_tests(namespace, name, tuple(each.test for each in measures.tests))
         track = measures.track

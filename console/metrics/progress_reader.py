@@ -162,7 +162,7 @@ class JobProgressReader:
         self.beginnings = NanOnsetFinder(self._read_tail, self._learned)
         self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
         self._asked: dict[str, float] = {}
-        self._over: set[str] = set()
+        self._ended_uids: set[str] = set()
         self._read: set[str] = set()  # jobs whose logs were read at least once, though they may have shown nothing
         self._looked: dict[str, float] = {}  # when the logs of all pods of a job were looked at for an end
         self._ends: dict[str, LogEnd | None] = {}  # what that found
@@ -171,7 +171,7 @@ class JobProgressReader:
 
     def reset(self) -> None:
         """Drop everything, because the cluster has changed."""
-        self.known, self._asked, self._over, self._failed, self._read = {}, {}, set(), Counter(), set()
+        self.known, self._asked, self._ended_uids, self._failed, self._read = {}, {}, set(), Counter(), set()
         self._looked, self._ends, self._unstored = {}, {}, LogResultCache()
         self._believed.clear()
         self.beginnings.reset()
@@ -180,7 +180,7 @@ class JobProgressReader:
         """Drop the state of jobs that are no longer in the cluster."""
         there = {each.uid for each in self._cluster.fleet.jobsets.values()}
         _keep_only(there, self.known, self._asked, self._looked, self._ends, self._failed)
-        self._over.intersection_update(there)
+        self._ended_uids.intersection_update(there)
         self._read.intersection_update(there)
         self.beginnings.keep_only(there)
 
@@ -293,7 +293,7 @@ class JobProgressReader:
         return before is None or _visible_state(before) != _visible_state(progress)
 
     def _is_due(self, jobset: JobSet, now: float) -> bool:
-        if jobset.state in {JobState.PENDING, JobState.STOPPING} or jobset.uid in self._over:
+        if jobset.state in {JobState.PENDING, JobState.STOPPING} or jobset.uid in self._ended_uids:
             return False
         again = POLL_SECONDS * 2.0 ** min(self._failed[jobset.uid], MAX_FAILURES)
         if now < self._asked.get(jobset.uid, -again) + again:
@@ -310,7 +310,7 @@ class JobProgressReader:
         of = msgpack.encode([depends, sorted((number, pod.uid, pod.containers) for number, pod in likely)])
         ended = self._learned().ended(jobset.uid, of) if jobset.finished else None
         if ended is not None:
-            self._over.add(jobset.uid)
+            self._ended_uids.add(jobset.uid)
             found = replace(ended.progress, at=SERVER_CLOCK.now()) if ended.progress is not None else None
             return found is not None and await self._store_compared(jobset, found, about.accelerator)
         read = await self._read_pods(jobset, likely, failed, about)
@@ -323,7 +323,7 @@ class JobProgressReader:
             self._failed[jobset.uid] += missing
             in_time = not any(isinstance(each, TimeoutError) for each in read.errors)
             if not missing or (in_time and self._failed[jobset.uid] >= MAX_FAILURES):
-                self._over.add(jobset.uid)
+                self._ended_uids.add(jobset.uid)
             if not read.errors and SERVER_CLOCK.now() - read.newest > SETTLED_SECONDS:
                 self._learned().keep(jobset.uid, ended=EndedJob(of, read.progress))
         return changed

@@ -88,7 +88,7 @@ class TimeRecorder:
         self._since = since
         self._spans: list[TimeSpan] = []
         self._last: tuple[int, float] | None = None
-        self._usual: float | None = None  # seconds of a step
+        self._usual_seconds: float | None = None  # seconds of a step
         self._timed: deque[float] = deque(maxlen=TIMED_STEPS)
         self._slow: deque[bool] = deque(maxlen=SLOW_STEPS_OF_LAST[1])
         self._count = 0
@@ -126,15 +126,15 @@ class TimeRecorder:
         if seconds <= 0:  # one of which only more figures came, or lines that came in one burst
             return
         self._finished = 0.0
-        beyond = seconds - steps * self._usual if self._usual is not None else 0.0
-        paused = self._usual is not None and beyond > max(
-            MIN_PAUSE_SECONDS, (NAMED_PAUSE_FACTOR if self._phases else PAUSE_FACTOR) * steps * self._usual
+        beyond = seconds - steps * self._usual_seconds if self._usual_seconds is not None else 0.0
+        paused = self._usual_seconds is not None and beyond > max(
+            MIN_PAUSE_SECONDS, (NAMED_PAUSE_FACTOR if self._phases else PAUSE_FACTOR) * steps * self._usual_seconds
         )
         if steps <= 0:
             self._spans.append(TimeSpan(at, time, SpanKind.BACK, number, before))
             self._slow.clear()
             self._saved = None
-        elif self._phases and (paused or self._usual is None):
+        elif self._phases and (paused or self._usual_seconds is None):
             starts = [at, *(start for start, _ in self._phases[1:]), time]
             for (_, kind), start, end in zip(self._phases, starts, starts[1:], strict=False):
                 self._spans.append(TimeSpan(start, end, kind, before, number if end == time else before))
@@ -146,13 +146,13 @@ class TimeRecorder:
 
     def _extend_or_add_span(self, before: int, number: int, at: float, time: float) -> None:
         each, self._each = (time - at) / (number - before), number - before
-        slower = self._usual is not None and each > SLOW_STEP_FACTOR * self._usual
+        slower = self._usual_seconds is not None and each > SLOW_STEP_FACTOR * self._usual_seconds
         self._slow.append(slower)
         if not slower:
             self._timed.append(each)
             self._count += 1
             if self._count == MIN_TIMED_STEPS or self._count % STEPS_PER_RENEWAL == 0:
-                self._usual = median(self._timed)
+                self._usual_seconds = median(self._timed)
         slow = sum(self._slow) >= SLOW_STEPS_OF_LAST[0]
         kind = SpanKind.SLOW if slow else SpanKind.STEPS
         place = next(-back for back, span in enumerate(reversed(self._spans), start=1) if span.kind not in EVENT_SPANS)

@@ -344,19 +344,19 @@ class SharedRequests:
 
     def __init__(self, cluster: CheckedCluster) -> None:
         self.cluster = cluster
-        self._asked: dict[Hashable, asyncio.Task[object]] = {}
+        self._requests: dict[Hashable, asyncio.Task[object]] = {}
 
     async def send_once(self, key: Hashable, send: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """The answer or error of this request, sent now or before; cancelling one waiter does not cancel the others."""
-        task = self._asked.get(key)
+        task = self._requests.get(key)
         if task is None:
-            task = self._asked[key] = asyncio.create_task(send())
+            task = self._requests[key] = asyncio.create_task(send())
             # Nobody may wait for it any more, and asyncio would log its error.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return cast("_T", await asyncio.shield(task))  # the key names the question
 
     def close(self) -> None:
-        for task in self._asked.values():
+        for task in self._requests.values():
             task.cancel()
 
 

@@ -412,8 +412,8 @@ class QueueChoice:
 
     queue: str = ""  # empty: there is none to choose
     why: str = ""  # in a few words, to stand behind its name; for none, a whole sentence with what to do
-    others: tuple[str, ...] = ()
-    unknown: str = ""  # why nobody knows which queues there are; then a launch without one is no choice of anybody
+    other_queues: tuple[str, ...] = ()
+    why_unknown: str = ""  # why nobody knows which queues there are; then a launch without one is no choice of anybody
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,7 +434,7 @@ def choose_queue(fleet: Fleet, demand: LaunchDemand) -> QueueChoice:
         if link is not None and link.state is WatchState.STALE:
             why = "the connection was lost"
         if why and (link is None or link.state is not WatchState.ABSENT):
-            return QueueChoice(unknown=f"the LocalQueues of {demand.namespace} are not known: {why}")
+            return QueueChoice(why_unknown=f"the LocalQueues of {demand.namespace} are not known: {why}")
         text = why[:1].upper() + why[1:] if why else f"{demand.namespace} has no LocalQueue"
         return QueueChoice("", f"{text}. Name one with --queue, or create one: a4 preflight RECIPE --fix localqueue.")
     return QueueChoice(found[0].name, _why_chosen(found, demand), tuple(each.name for each in found[1:]))

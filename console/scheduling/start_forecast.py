@@ -60,12 +60,12 @@ class StartForecast:
         folder: Path | None = None,
     ) -> None:
         """`folder` replaces the folder of the forecasts' record, in tests."""
-        self._cluster, self._running, self._runs, self._given = cluster, running, past_runs, folder
+        self._cluster, self._running, self._past_runs, self._given = cluster, running, past_runs, folder
         self.starts: Starts = {}  # the latest; empty before the first
         self.windows = StartWindows({}, 0)  # those that the starts were given
         self._of: object = None  # the snapshot that they are of
-        self._again = 0.0
-        self._one = asyncio.Lock()
+        self._retry_at = 0.0
+        self._lock = asyncio.Lock()
         self._noted: object = None  # the workloads that were noted last
 
     @property
@@ -74,11 +74,11 @@ class StartForecast:
 
     async def expected_starts(self) -> Starts:
         """When waiting workloads would start, by key; recomputed for a new snapshot at most every few seconds."""
-        async with self._one:
+        async with self._lock:
             fleet, now = self._cluster.fleet, asyncio.get_running_loop().time
-            if fleet is not self._of and (began := now()) >= self._again:
+            if fleet is not self._of and (began := now()) >= self._retry_at:
                 self.starts, self.windows = await self._cached_forecast(fleet)
-                self._of, self._again = fleet, now() + max(FORECAST_SECONDS, REST_PER_FORECAST * (now() - began))
+                self._of, self._retry_at = fleet, now() + max(FORECAST_SECONDS, REST_PER_FORECAST * (now() - began))
         return self.starts
 
     async def launch_start(self, demand: LaunchDemand) -> ExpectedStart | None:
@@ -91,13 +91,13 @@ class StartForecast:
             return ExpectedStart(unknown=unknown_priority(demand))
         await self._read_running()
         fleet, key = with_waiting_launch(self._cluster.fleet, demand)
-        async with self._one:
+        async with self._lock:
             starts, _ = await self._cached_forecast(fleet)
         return starts.get(key)
 
     async def _cached_forecast(self, fleet: Fleet) -> tuple[Starts, StartWindows]:
         server = self._cluster.server
-        past = await self._runs().list_past_runs()
+        past = await self._past_runs().list_past_runs()
         return await asyncio.to_thread(_simulate, fleet, self._running(), past, self._record_folder, server)
 
     async def _read_running(self) -> None:

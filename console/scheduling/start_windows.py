@@ -109,19 +109,19 @@ class PastTimes:
     """
 
     def __init__(self, fleet: Fleet, past_runs: Iterable[PastRun]) -> None:
-        self._known: dict[tuple[object, ...], list[float]] = defaultdict(list)
+        self._run_times: dict[tuple[object, ...], list[float]] = defaultdict(list)
         self._interrupted: dict[tuple[str, int], list[PastRun]] = defaultdict(list)
         for run in past_runs:
             if run.recipe and run.before > 0:
                 self._interrupted[run.recipe, run.gpus].append(run)
             elif run.recipe and run.seconds > 0:
-                self._known[run.recipe, run.gpus, run.owner].append(run.seconds)
-                self._known[run.recipe, run.gpus].append(run.seconds)
+                self._run_times[run.recipe, run.gpus, run.owner].append(run.seconds)
+                self._run_times[run.recipe, run.gpus].append(run.seconds)
         for done in fleet.workloads.values():
             finished = condition(done.conditions, "Finished")
             since = condition(done.conditions, "QuotaReserved")
             if finished and finished.is_true and finished.reason == "Succeeded" and since and since.is_true:
-                self._known[_likeness_key(done)].append(max(1.0, finished.since - since.since))
+                self._run_times[_likeness_key(done)].append(max(1.0, finished.since - since.since))
 
     def of_jobset(self, recipe: str, gpus: int, owner: str) -> RunTime | None:
         for like in ((recipe, gpus, owner), (recipe, gpus)):
@@ -134,7 +134,7 @@ class PastTimes:
         return self._find_run_time(_likeness_key(workload)) if workload.owner_kind != "JobSet" else None
 
     def _find_run_time(self, likeness_key: tuple[object, ...]) -> RunTime | None:
-        times = self._known.get(likeness_key, ())
+        times = self._run_times.get(likeness_key, ())
         if len(times) < MIN_RUNS:
             return None
         from statistics import pstdev

@@ -14,14 +14,14 @@ class OpenConnections:
     """The open connections of the server."""
 
     def __init__(self) -> None:
-        self._open: dict[Any, asyncio.BaseTransport] = {}
+        self._connections: dict[Any, asyncio.BaseTransport] = {}
 
     def add(self, transport: asyncio.BaseTransport | None) -> None:
         socket = transport.get_extra_info("socket") if transport is not None else None
-        if socket is None or socket in self._open or transport is None:
+        if socket is None or socket in self._connections or transport is None:
             return
-        self._open = {known: old for known, old in self._open.items() if known.fileno() != -1}
-        self._open[socket] = transport
+        self._connections = {known: old for known, old in self._connections.items() if known.fileno() != -1}
+        self._connections[socket] = transport
 
     async def close(self) -> None:
         """Abort open connections and wait until their sockets are closed, up to a limit."""
@@ -37,4 +37,4 @@ class OpenConnections:
             await asyncio.sleep(0.005)
 
     def _still_open(self) -> Iterator[asyncio.BaseTransport]:
-        return (transport for socket, transport in self._open.items() if socket.fileno() != -1)
+        return (transport for socket, transport in self._connections.items() if socket.fileno() != -1)

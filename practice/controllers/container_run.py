@@ -27,10 +27,10 @@ class ContainerRun:
         self.guests: set[Callable[[], None]] = set()
         """End commands that were started in it from outside; called when it ends, for they end with it."""
         self._clock = clock
-        self._ended = on_end
+        self._on_end = on_end
         self._steps: Iterator[Step] | None = None
         self._timer: Timer | None = None
-        self._number = 0
+        self._run_number = 0
 
     @property
     def running(self) -> bool:
@@ -46,14 +46,14 @@ class ContainerRun:
         self.state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
 
     def start(self, program: Program, context: ProgramContext) -> None:
-        self._number += 1
+        self._run_number += 1
         if self.log is not None:
             self.previous = self.log
         self.log = PodLog()
         self.place = context
         self.state = {"running": {"startedAt": format_timestamp(self._clock.now())}}
         self._steps = program(context)
-        self._clock.call_soon(self._resume_callback(self._number))
+        self._clock.call_soon(self._resume_callback(self._run_number))
 
     def end(self, code: int, reason: str = "") -> None:
         """End the program, by itself or by a signal."""
@@ -76,7 +76,7 @@ class ContainerRun:
             self.log.end()
         for end in tuple(self.guests):
             end()
-        self._ended(self)
+        self._on_end(self)
 
     def restart(self) -> None:
         """Count a restart; the old state becomes lastState."""
@@ -111,7 +111,7 @@ class ContainerRun:
         """Return a call that resumes the program, unless the container has been restarted since."""
 
         def go_on() -> None:
-            if number == self._number and self._steps is not None:
+            if number == self._run_number and self._steps is not None:
                 self._run_steps(number)
 
         return go_on

@@ -35,7 +35,7 @@ class Kubelets(Controller):
 
     def __init__(self, plane: ControlPlane, seed: int = 0) -> None:
         super().__init__(plane)
-        self._runs: dict[str, PodRun] = {}  # by the uid of the pod
+        self._pod_runs: dict[str, PodRun] = {}  # by the uid of the pod
         self.registries = Registries()
         self.buckets = Buckets()
         self._host = PodHost(plane, self.registries, self.buckets, seed)
@@ -47,17 +47,17 @@ class Kubelets(Controller):
     def reconcile(self, key: Key) -> None:
         pod = self.storage.find(PODS, *key)
         if pod is None:
-            for left in [run for run in self._runs.values() if run.key == key]:
+            for left in [run for run in self._pod_runs.values() if run.key == key]:
                 left.stop(0.0)  # it was deleted without grace
-                self._runs.pop(left.pod["metadata"]["uid"], None)
+                self._pod_runs.pop(left.pod["metadata"]["uid"], None)
             return
         uid = pod["metadata"]["uid"]
-        run = self._runs.get(uid)
+        run = self._pod_runs.get(uid)
         if is_being_deleted(pod):
             self._stop_pod(pod, run)
         elif run is None and pod["status"].get("phase") not in ("Succeeded", "Failed"):
             if self.storage.find(NODES, "", pod["spec"]["nodeName"]) is not None:
-                self._runs[uid] = run = PodRun(self._host, pod, self._finish_deleted_pod)
+                self._pod_runs[uid] = run = PodRun(self._host, pod, self._finish_deleted_pod)
                 run.begin()
         elif run is not None:
             self._apply_test_annotations(pod, run)
@@ -92,7 +92,7 @@ class Kubelets(Controller):
             return
         self.storage.remove(PODS, *key_of(pod))
         if self.storage.find(PODS, *key_of(pod)) is None:
-            self._runs.pop(meta["uid"], None)
+            self._pod_runs.pop(meta["uid"], None)
 
     def _apply_test_annotations(self, pod: Object, run: PodRun) -> None:
         """Do what annotations of a pod request, by which tests control it."""
@@ -120,7 +120,7 @@ class Kubelets(Controller):
     def find_container(self, namespace: str, pod: str, container: str) -> ContainerRun:
         """Return a container of a pod; ApiError when there is none of that name."""
         found = self.storage.get(PODS, namespace, pod)
-        run = self._runs.get(found["metadata"]["uid"])
+        run = self._pod_runs.get(found["metadata"]["uid"])
         one = run.container(container) if run is not None else None
         if one is None:
             waits = [

@@ -50,7 +50,7 @@ class PodRun:
         self.stopping = False
         self.forced_phase = ""
         self._host = host
-        self._gone = on_gone
+        self._on_gone = on_gone
         self._clock = host.clock
         self._started = format_timestamp(self._clock.now())
         self._sandbox = False
@@ -86,7 +86,7 @@ class PodRun:
         def kill() -> None:
             for run in alive:
                 run.end(code)
-            self._gone(self)
+            self._on_gone(self)
 
         self._clock.call_later(delay, kill)
 

@@ -133,14 +133,14 @@ class PracticeGoogle:
         self.operations: dict[str, LongOperation] = {}
         self.count_group: Callable[[str], tuple[int, int, int] | None] | None = None
         """Of a pool's machines: how many there should be, are being repaired, are being made."""
-        self._parts: dict[object, Any] = {}
+        self._service_states: dict[object, Any] = {}
         self._counted = 0
 
     def service_state(self, kind: Callable[[PracticeGoogle], StateT]) -> StateT:
         """The state of one service, created on first use."""
-        if kind not in self._parts:
-            self._parts[kind] = kind(self)
-        found: StateT = self._parts[kind]
+        if kind not in self._service_states:
+            self._service_states[kind] = kind(self)
+        found: StateT = self._service_states[kind]
         return found
 
     def next_number(self) -> int:

@@ -23,13 +23,13 @@ class _ClusterManager:
 
     def __init__(self, google: PracticeGoogle) -> None:
         self.world = google
-        self.work = google.service_state(PoolWork)
+        self.state = google.service_state(PoolWork)
 
     async def list_clusters(self, request: api.ListClustersRequest) -> api.ListClustersResponse:
         project, location, *_ = _split_pool_path(request.parent)
         found = [
             each
-            for (owner, where, _), each in self.work.clusters.items()
+            for (owner, where, _), each in self.state.clusters.items()
             if owner == project and location in ("-", where)
         ]
         if project == SHARED:
@@ -37,10 +37,10 @@ class _ClusterManager:
         return api.ListClustersResponse(clusters=found)
 
     async def get_cluster(self, request: api.GetClusterRequest) -> api.Cluster:
-        return self.work.find_cluster(*_split_path(request.name))
+        return self.state.find_cluster(*_split_path(request.name))
 
     async def list_pools(self, request: api.ListNodePoolsRequest) -> api.ListNodePoolsResponse:
-        return api.ListNodePoolsResponse(node_pools=self.work.find_cluster(*_split_path(request.parent)).node_pools)
+        return api.ListNodePoolsResponse(node_pools=self.state.find_cluster(*_split_path(request.parent)).node_pools)
 
     async def get_pool(self, request: api.GetNodePoolRequest) -> api.NodePool:
         return self._find_pool(request.name)[1]
@@ -49,7 +49,7 @@ class _ClusterManager:
         project, location, *_ = _split_pool_path(request.parent)
         found = [
             each
-            for (owner, _), each in self.work.operations.items()
+            for (owner, _), each in self.state.operations.items()
             if owner == project and location in ("-", each.location)
         ]
         return api.ListOperationsResponse(operations=found)
@@ -57,13 +57,13 @@ class _ClusterManager:
     async def get_operation(self, request: api.GetOperationRequest) -> api.Operation:
         project, _, _, name, _ = _split_pool_path(request.name)
         try:
-            return self.work.operations[project, name]
+            return self.state.operations[project, name]
         except KeyError:
             raise not_found_error(request.name) from None
 
     async def resize(self, request: api.SetNodePoolSizeRequest) -> api.Operation:
         cluster, pool = self._require_idle_pool(request)
-        return self.work.start_resize(_split_pool_path(request.name)[0], cluster, pool, request.node_count)
+        return self.state.start_resize(_split_pool_path(request.name)[0], cluster, pool, request.node_count)
 
     async def scale(self, request: api.SetNodePoolAutoscalingRequest) -> api.Operation:
         cluster, pool = self._require_idle_pool(request)
@@ -71,23 +71,23 @@ class _ClusterManager:
         if wish.total_min_node_count > wish.total_max_node_count:
             words = "Autoscaling: total_min_node_count cannot be larger than total_max_node_count."
             raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, words)
-        return self.work.start_scaling(_split_pool_path(request.name)[0], cluster, pool, wish)
+        return self.state.start_scaling(_split_pool_path(request.name)[0], cluster, pool, wish)
 
     async def update(self, request: api.UpdateClusterRequest) -> api.Operation:
         project, location, name = _split_path(request.name)
-        cluster = self.work.find_cluster(project, location, name)
-        self.work.check_idle(project, cluster)
-        return self.work.start_update(project, cluster, request.update)
+        cluster = self.state.find_cluster(project, location, name)
+        self.state.check_idle(project, cluster)
+        return self.state.start_update(project, cluster, request.update)
 
     def _require_idle_pool(self, request: Any) -> tuple[api.Cluster, api.NodePool]:
         """The request's cluster and pool; an error while another operation is running."""
         cluster, pool = self._find_pool(request.name)
-        self.work.check_idle(_split_path(request.name)[0], cluster)
+        self.state.check_idle(_split_path(request.name)[0], cluster)
         return cluster, pool
 
     def _find_pool(self, path: str) -> tuple[api.Cluster, api.NodePool]:
-        cluster = self.work.find_cluster(*_split_path(path))
-        return cluster, self.work.find_pool(cluster, _split_pool_path(path)[4])
+        cluster = self.state.find_cluster(*_split_path(path))
+        return cluster, self.state.find_pool(cluster, _split_pool_path(path)[4])
 
 
 def grpc_methods(google: PracticeGoogle) -> dict[str, Method]:

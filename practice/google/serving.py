@@ -49,7 +49,7 @@ class GrpcServices(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is unt
 
     def __init__(self, methods: Mapping[str, Method], first_check: CheckCall, token: str) -> None:
         self._methods = methods
-        self._first = first_check
+        self._first_check = first_check
         self._token = token
 
     def service(self, handler_call_details: Any) -> Any:
@@ -63,7 +63,7 @@ class GrpcServices(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is unt
                 sent = dict(context.invocation_metadata() or ()).get("authorization", "")
                 if not is_login(str(sent), self._token):
                     raise RefusalError(grpc.StatusCode.UNAUTHENTICATED, NO_LOGIN)
-                await self._first(handler_call_details.method, request)
+                await self._first_check(handler_call_details.method, request)
                 return await method.handler(request)
             except RefusalError as refusal:
                 if refusal.service:

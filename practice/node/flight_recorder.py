@@ -132,7 +132,7 @@ class _Recorder:
     """The content of a rank's flight recorder: an entry for each operation of a group."""
 
     def __init__(self, context: ProgramContext) -> None:
-        self._place = context
+        self._context = context
         self._frames: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.entries: list[dict[str, Any]] = []
 
@@ -165,7 +165,7 @@ class _Recorder:
 
     def _stack_frames(self, call_name: str, frame: str) -> list[dict[str, Any]]:
         if (call_name, frame) not in self._frames:
-            function, _, where = stack_frames(self._place, frame)[0].rstrip(")").partition(" (")
+            function, _, where = stack_frames(self._context, frame)[0].rstrip(")").partition(" (")
             file, _, line = where.partition(":")
             self._frames[call_name, frame] = [
                 {"name": call_name, "filename": "/usr/lib/torch/distributed/distributed_c10d.py", "line": 2696},

@@ -40,7 +40,7 @@ class SshServer(paramiko.ServerInterface):
     ) -> None:
         self._shells = shells
         self._place = place
-        self._keys = keys
+        self._public_keys = keys
         self._loop = loop
         self._size = (80, 24)
         self._sizes: dict[int, asyncio.Queue[tuple[int, int]]] = {}
@@ -55,7 +55,7 @@ class SshServer(paramiko.ServerInterface):
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
         """Accept the keys that the pod has at this moment."""
-        known = {part for each in self._keys() for part in each.split()[1:]}
+        known = {part for each in self._public_keys() for part in each.split()[1:]}
         return AUTH_SUCCESSFUL if key.get_base64() in known else AUTH_FAILED
 
     def check_channel_request(self, kind: str, chanid: int) -> int:

@@ -25,7 +25,7 @@ class _SelectorParser:
 
     def __init__(self, text: str) -> None:
         self._tokens = [token for found in _TOKEN.findall(text) for token in _split_operators(found)]
-        self._at = 0
+        self._index = 0
 
     def parse_terms(self) -> list[Term]:
         terms = []
@@ -85,11 +85,11 @@ class _SelectorParser:
         return values | {value}
 
     def _peek_token(self) -> str:
-        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+        return self._tokens[self._index] if self._index < len(self._tokens) else ""
 
     def _next_token(self) -> str:
         token = self._peek_token()
-        self._at += 1
+        self._index += 1
         return token
 
 

@@ -31,28 +31,28 @@ class LauncherSteps:
     """The progress lines that a launcher prints for its numbered stages."""
 
     def __init__(self) -> None:
-        self._number = 0
+        self._step_number = 0
         self.current = ""  # the step that has begun and not ended
 
     def begin_line(self, name: str) -> PrintLine:
         """Return the line that begins a step."""
-        self._number += 1
+        self._step_number += 1
         self.current = name
-        return PrintLine(f"step {self._number} {name}: run")
+        return PrintLine(f"step {self._step_number} {name}: run")
 
     def done_line(self, name: str, seconds: float) -> PrintLine:
         self.current = ""
-        return PrintLine(f"step {self._number} {name}: done in {int(seconds)} s")
+        return PrintLine(f"step {self._step_number} {name}: done in {int(seconds)} s")
 
     def failed_line(self, name: str, code: int) -> PrintLine:
         """Return the line for a failed step."""
         self.current = ""
-        return PrintLine(f"step {self._number} {name}: failed with exit code {code}")
+        return PrintLine(f"step {self._step_number} {name}: failed with exit code {code}")
 
     def skip_line(self, name: str, why: str) -> PrintLine:
         """Return the line for a skipped step."""
-        self._number += 1
-        return PrintLine(f"step {self._number} {name}: skip: {why}")
+        self._step_number += 1
+        return PrintLine(f"step {self._step_number} {name}: skip: {why}")
 
 
 def launcher_program(recipe: str, programs: Mapping[str, Imitation]) -> Program:

@@ -47,12 +47,12 @@ class SharedFacts:
 
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}
-        self._waiting: dict[str, list[Callable[[], None]]] = {}
+        self._callbacks: dict[str, list[Callable[[], None]]] = {}
 
     def post(self, fact: str, value: Any = True) -> None:
         """Publish a fact and wake those who wait for it."""
         self.facts[fact] = value
-        for call in self._waiting.pop(fact, []):
+        for call in self._callbacks.pop(fact, []):
             call()
 
     def call_when(self, fact: str, function: Callable[[], None]) -> None:
@@ -60,7 +60,7 @@ class SharedFacts:
         if fact in self.facts:
             function()
         else:
-            self._waiting.setdefault(fact, []).append(function)
+            self._callbacks.setdefault(fact, []).append(function)
 
 
 @dataclass

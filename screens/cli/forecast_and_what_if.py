@@ -84,15 +84,15 @@ async def run_forecast(options: ForecastOptions) -> int:
 
 
 def _iter_footnotes(fleet: Fleet, windows: Sequence[RecordedWindow]) -> Iterator[str]:
-    if fleet.kueue.note:
-        yield f"{fleet.kueue.note}."
+    if fleet.kueue_version.note:
+        yield f"{fleet.kueue_version.note}."
     if (past := score(windows)).judged:
         yield f"Of {past.judged} earlier windows {past.held} held the start (a4 forecast --record)."
 
 
 def _rule_versions(fleet: Fleet) -> dict[str, str | None]:
     """The cluster's Kueue version (None if unknown), and the one whose rules the forecast follows."""
-    return {"kueue": fleet.kueue.number or None, "rules": f"0.{fleet.kueue.rules}"}
+    return {"kueue": fleet.kueue_version.number or None, "rules": f"0.{fleet.kueue_version.rules}"}
 
 
 def _not_waiting_error(fleet: Fleet, namespace: str, name: str) -> NotFound:
@@ -202,7 +202,7 @@ def result_lines(outcome: WhatIf, fleet: Fleet) -> list[str]:
         *table_lines(("QUEUE", "FLAVOR", ">QUOTA FREE NOW", ">QUOTA FREE THEN"), quota),
         "",
         *table_lines(("FLAVOR", ">GPUS FREE NOW", ">GPUS FREE THEN"), list(machines)),
-        *(f"{note[0].upper()}{note[1:]}." for note in (*outcome.notes, fleet.kueue.note) if note),
+        *(f"{note[0].upper()}{note[1:]}." for note in (*outcome.notes, fleet.kueue_version.note) if note),
         *([_victim_words(outcome.next_victims)] if outcome.next_victims else []),
     ]
 

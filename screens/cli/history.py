@@ -111,7 +111,7 @@ async def open_history(
 
 
 async def complete(session: Session, *, read_logs: bool = False) -> Mapping[int, JobHealth]:
-    """The health by number of runs whose jobs run, whose records are completed; a warning if the cluster is silent."""
+    """By run number the health of jobs that still run, with completed records; a warning if the cluster is silent."""
     healths: dict[int, JobHealth] = {}
     try:
         watching = await Session.open(session.watch.settings, kinds=JOB_KINDS)

@@ -239,15 +239,15 @@ async def with_queue(session: Session, plan: LaunchPlan, *, looks: bool = False)
     fleet = await session.wait_until_listed(*QUEUE_KINDS)
     choice = choose_queue(fleet, ask)
     if choice.queue:
-        others = f" --queue NAME chooses another ({', '.join(choice.others)})," if choice.others else ""
+        others = f" --queue NAME chooses another ({', '.join(choice.other_queues)})," if choice.other_queues else ""
         warn(f"Queue {choice.queue}: {choice.why}.{others} --queue {NO_QUEUE} bypasses Kueue.")
         return replace(plan, values={**plan.values, "queue": choice.queue})
-    if choice.unknown:
+    if choice.why_unknown:
         named = f"No queue was named (--queue NAME, or {NO_QUEUE} to bypass Kueue)"
         if not looks:
             require_listed(fleet, "localqueues", f"{named}, and which ones {plan.namespace} has")
-            raise Unreachable(f"{named}: {choice.unknown}.")
-        warn(f"{named}: {choice.unknown}.")
+            raise Unreachable(f"{named}: {choice.why_unknown}.")
+        warn(f"{named}: {choice.why_unknown}.")
     elif ask.gpus:
         warn(f"No queue: {_WITHOUT_KUEUE}. {choice.why}")
     return plan

@@ -160,7 +160,7 @@ class CommonLinePrinter:
         self._held: list[tuple[float, CommonLine]] = []
         self._taken = 0
         self._began = SERVER_CLOCK.now()
-        self._until = time.monotonic() + CATCH_UP_SECONDS
+        self._caught_up_at = time.monotonic() + CATCH_UP_SECONDS
         self._any = self._caught_up = False
 
     def take(self, lines: list[PodLine]) -> None:
@@ -183,7 +183,7 @@ class CommonLinePrinter:
 
     def _is_caught_up(self, new_lines: list[PodLine]) -> bool:
         """Whether all old lines have come; until then ranks are at different times."""
-        if time.monotonic() > self._until:
+        if time.monotonic() > self._caught_up_at:
             return all(line.time >= self._began for line in new_lines)
         return not new_lines and not self._log.coverage.waiting and not self._log.coverage.reconnecting
 

@@ -57,7 +57,7 @@ def _without_age(text: str) -> str:
 
 
 def _job_line(line: JobLine, namespace: str) -> PlainLine:
-    jobset, start = line.jobset, line.start
+    jobset, start = line.jobset, line.expected_start
     words, own = reason_and_message(line)
     state = "" if words.startswith(line.health.state) else f"{line.health.state}: "
     parts = [words or plain_cell(reason_cell(line)), plain_cell(progress_cell(line)) if start is None else "", own]

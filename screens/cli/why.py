@@ -233,7 +233,7 @@ async def _read_health(
                 await session.measures.progress_reader.update([job.key])
         report = report._replace(progress=session.measures.progress_reader.progress_of(job.uid))
     how = (report.progress, report.alarms, report.late, report.follows_steps)
-    line = JobLine(job, session.fleet, *how, start=expected_start)
+    line = JobLine(job, session.fleet, *how, expected_start=expected_start)
     return report, with_diagnoses(session, line)
 
 

@@ -103,8 +103,8 @@ def explanation(line: JobLine | None, *, is_gone: bool, ended: str = "", now: fl
         style = {HealthLevel.BAD: "bad", HealthLevel.LATE: "waits"}.get(line.health.level, "")
         found = _verdict_words(line)
         runs.append(Span(f"{sentence}. {found}" if sentence and found else found or f"{sentence} ", style))
-    if line.start is not None and line.jobset.state is JobState.PENDING:
-        runs += [Span(" starts ", "dim"), Span(start_words(line.start, max(now, line.fleet.at)))]
+    if line.expected_start is not None and line.jobset.state is JobState.PENDING:
+        runs += [Span(" starts ", "dim"), Span(start_words(line.expected_start, max(now, line.fleet.at)))]
         own = f"  {own}" if own else ""  # it is the first to be cut
     return [*runs, Span(own, "dim")] if own else runs
 

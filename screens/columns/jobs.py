@@ -44,7 +44,7 @@ class JobLine(Struct, frozen=True, dict=True):
     fleet: Fleet
     job_progress: JobProgress | None = None  # the figures of the end of its log; None: nothing is known
     alarms: tuple[Alarm, ...] = ()  # what is wrong with it now, if it is watched
-    late: str = ""  # that its next step is late, if somebody follows its steps
+    late_words: str = ""  # that its next step is late, if somebody follows its steps
     followed: bool = False  # whether somebody follows its steps
     verdict: str = ""  # for whom its ranks wait, if it is late and was inspected
     faults: tuple[str, ...] = ()  # what the tabs of its page found wrong with it
@@ -52,11 +52,11 @@ class JobLine(Struct, frozen=True, dict=True):
     may_stop: bool = True  # whether this session may change the cluster
     slow: SlowReport | None = None  # for which ranks the others wait, if this session has asked NCCL
     slow_rank: Diagnosis | None = None  # the slowest rank, or a late one, if a console has found one in this attempt
-    start: ExpectedStart | None = None  # when it would start, if it waits and somebody has asked
+    expected_start: ExpectedStart | None = None  # when it would start, if it waits and somebody has asked
     saved: SavedState | None = None  # what was last read of its checkpoints
     has_checkpoint: bool = False  # whether its log or its folder tells of one; looked up for jobs with an alarm only
-    unknown: str = ""  # why nobody can say whether its next step is late
-    unread: bool = False  # whether nobody has read its log yet
+    why_unknown: str = ""  # why nobody can say whether its next step is late
+    is_unread: bool = False  # whether nobody has read its log yet
 
     @cached_property
     def pod_slots(self) -> tuple[PodSlot, ...]:
@@ -64,7 +64,7 @@ class JobLine(Struct, frozen=True, dict=True):
 
     @cached_property
     def why(self) -> Why:
-        return why_job(self.jobset, self.fleet, self.start)
+        return why_job(self.jobset, self.fleet, self.expected_start)
 
     @cached_property
     def health(self) -> JobHealth:
@@ -74,15 +74,15 @@ class JobLine(Struct, frozen=True, dict=True):
             self.jobset,
             self.fleet,
             alarms=self.alarms,
-            late_message=self.late,
-            why_unknown=self.unknown,
+            late_message=self.late_words,
+            why_unknown=self.why_unknown,
             is_followed=self.followed,
             job_progress=self.job_progress,
             faults=self.faults,
             verdict=self.verdict,
             slow=slow,
             is_slow_certain=found is not None and found.kind is DiagnosisKind.SLOW,
-            unread=self.unread,
+            unread=self.is_unread,
             why=self.why,
         )
 
@@ -215,7 +215,7 @@ def short_reasons(line: JobLine) -> tuple[str, str]:
     """The reasons of a waiting job for a column, without what its queue's figures and its expected start tell."""
     sentence, own = reason_and_message(line)
     if line.health.words == line.why.sentence:
-        sentence = wording.short_nodes(wording.sentence(line.why.without_figures(line.start)))
+        sentence = wording.short_nodes(wording.sentence(line.why.without_figures(line.expected_start)))
     return sentence, own
 
 
@@ -340,12 +340,12 @@ STALE_SECONDS = 60.0  # seconds after which figures are shown with their age
 
 def progress_cell(line: JobLine) -> Cell:
     """Progress and remaining time; for a waiting job its expected start."""
-    if line.start is not None and line.jobset.state is JobState.PENDING:
-        when = start_time(line.start, line.fleet.at)
+    if line.expected_start is not None and line.jobset.state is JobState.PENDING:
+        when = start_time(line.expected_start, line.fleet.at)
         if " and " in when:  # shorter than in a sentence
             return Span(when.replace("quota between ", "quota ").replace("between ", "").replace(" and ", "–"), "dim")
-        bare = line.start.checks or (line.start.earliest and not line.start.at)
-        return Span(when if bare else f"{'starts' if line.start.at else 'start'} {when}", "dim")
+        bare = line.expected_start.checks or (line.expected_start.earliest and not line.expected_start.at)
+        return Span(when if bare else f"{'starts' if line.expected_start.at else 'start'} {when}", "dim")
     job_progress = line.job_progress
     if job_progress is None or line.jobset.finished:
         return ""
@@ -382,7 +382,7 @@ def job_lines(
         if namespace in {None, job.namespace}:
             workload = fleet.workload_of(job) if expected_starts else None
             start = expected_starts.get(workload.key) if expected_starts and workload is not None else None
-            yield JobLine(job, fleet, (progress or {}).get(job.uid), owner=name_owner(job.owner), start=start)
+            yield JobLine(job, fleet, (progress or {}).get(job.uid), owner=name_owner(job.owner), expected_start=start)
 
 
 def _progress_json(line: JobLine) -> dict[str, Any] | None:
@@ -398,7 +398,7 @@ def _progress_json(line: JobLine) -> dict[str, Any] | None:
 
 
 def _start_json(line: JobLine) -> dict[str, Any] | None:
-    start = line.start
+    start = line.expected_start
     if start is None or line.jobset.state is not JobState.PENDING:
         return None
     return start_json(start, line.fleet.at)

@@ -34,8 +34,8 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
         may_stop=not session.watch.read_only,
         slow=session.jobs.slow_report(key),
         saved=session.jobs.saved_state(key),
-        start=session.forecasts.starts.get(workload.key) if workload is not None else None,
-        unread=session.measures.progress_reader.is_unread(jobset),
+        expected_start=session.forecasts.starts.get(workload.key) if workload is not None else None,
+        is_unread=session.measures.progress_reader.is_unread(jobset),
     )
     line = with_diagnoses(session, line)
     if (monitor := session.jobs.find_monitor(key)) is None:
@@ -43,7 +43,9 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
     watch, active = monitor.watch, monitor.watch.active
     saves = bool(active) and bool(session.jobs.has_checkpoint(jobset))
     followed = watch.has_step_cadence
-    return replace(line, alarms=active, has_checkpoint=saves, late=watch.late, unknown=watch.unknown, followed=followed)
+    return replace(
+        line, alarms=active, has_checkpoint=saves, late_words=watch.late, why_unknown=watch.unknown, followed=followed
+    )
 
 
 def with_diagnoses(session: Session, line: JobLine) -> JobLine:

@@ -85,10 +85,10 @@ class DraftScreen(LiveScreen):
 class Checked:
     """What the checks before a launch found: texts, objects to create, and changes with which it would fit."""
 
-    words: Sequence[Span]
+    spans: Sequence[Span]
     manifests: Sequence[Manifest]
     checks: Sequence[Check] = ()
-    others: Sequence[LaunchAlternative] = ()
+    alternatives: Sequence[LaunchAlternative] = ()
 
 
 MIN_READING_SECONDS = 1.0  # before a key launches despite a failed check: earlier, it cannot have been read
@@ -168,8 +168,8 @@ class LaunchLook(Question[bool | LaunchAlternative | ConsoleError]):
         self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), Span(words))
 
     def _show_checked(self, checked: Checked, tally: ResultTally) -> None:
-        self._others = checked.others
-        self.query_one(SentenceLine).runs = tuple(checked.words)
+        self._others = checked.alternatives
+        self.query_one(SentenceLine).runs = tuple(checked.spans)
         self.query_one(YamlText).show(join_manifests(checked.manifests))
         lines = ["\n  ".join((f"✗ {check.lines[0]}", *check.lines[1:])) for check in tally.failing]
         lines += [f"○ {line}" for line in summarize_unanswered(checked.checks)]

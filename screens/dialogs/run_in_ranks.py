@@ -63,7 +63,7 @@ class ExecAll(WorkDialog):
 
     def __init__(self, job: str, known: Sequence[int], perform: Perform) -> None:
         super().__init__()
-        self._job, self._known, self._do = job, tuple(known), perform
+        self._job, self._known_ranks, self._do = job, tuple(known), perform
         self._ended: list[RankOutput] = []
 
     def compose(self) -> ComposeResult:
@@ -75,7 +75,7 @@ class ExecAll(WorkDialog):
                 yield Input(placeholder=hint, compact=True, id="command")
             with Horizontal():
                 yield Static("Pods")
-                yield Input(format_ranges(self._known), compact=True, id="ranks")
+                yield Input(format_ranges(self._known_ranks), compact=True, id="ranks")
             yield SentenceLine(id="status")
             yield OutputText()
             keys = "⏎ runs   ⇥ next line   PgUp PgDn read   esc stops it, then closes"
@@ -98,7 +98,7 @@ class ExecAll(WorkDialog):
             self.command.focus()
             return
         try:
-            wanted = parse_ranks(self.ranks.value, self._known)
+            wanted = parse_ranks(self.ranks.value, self._known_ranks)
         except ConsoleError as error:
             self.note("bad", str(error))
             self.ranks.focus()

@@ -83,7 +83,7 @@ class LogTab(JobTab):
     """Whether a person has chosen the pod whose log is to be opened: nobody looks for a better one."""
     _led_to: AlarmKind | None = None  # of the alarm whose place was shown last
     _offer: FoundLine | None = None  # the first error of another pod, while Enter goes there
-    _wanted: tuple[float, float] | None = None  # time and number of the step whose line is to be shown
+    _wanted_line: tuple[float, float] | None = None  # time and number of the step whose line is to be shown
     _step: TextRow | None = None  # the line of a step that is marked, or the last in sight
 
     @property
@@ -181,25 +181,25 @@ class LogTab(JobTab):
 
     def _find_step_line(self) -> None:
         rows = self.view.lines.rows_in_sight() if self.is_open else []
-        before, self._step = self._step, next((row for row in rows if has_step(row.whole)), None)
+        before, self._step = self._step, next((row for row in rows if has_step(row.full_text)), None)
         if bool(before) != bool(self._step):
             self.refresh_bindings()
 
     def action_chart(self) -> None:
         self._find_step_line()
         if self._step is not None:
-            self.post_message(self.Chosen(self.rank, "training", line=(self._step.time, self._step.whole)))
+            self.post_message(self.Chosen(self.rank, "training", line=(self._step.time, self._step.full_text)))
 
     def show_line(self, time: float, sentence: str) -> None:
-        self._wanted = time, float(sentence)
+        self._wanted_line = time, float(sentence)
         if self._log is not None and self._log.ready.is_set():
             self._show_wanted()
 
     def _show_wanted(self) -> None:
         """Show the line that another tab refers to, once all lines up to now have been read."""
-        if self._wanted is None:
+        if self._wanted_line is None:
             return
-        (time, number), self._wanted = self._wanted, None
+        (time, number), self._wanted_line = self._wanted_line, None
         pods = pods_printing_at(self._segments_of(), time)
         if pods and self.mode == "agreed":
             self.action_mode()

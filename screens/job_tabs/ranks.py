@@ -128,15 +128,15 @@ class PodCell:
     number: int
     glyph: Span
     last_line_at: float = 0.0  # when it printed its last line; 0.0 if that is not known
-    behind: int = 0  # steps behind the leading pod rank
-    late: Span | None = None  # of a pod with a slow rank: for what share of the step the others wait for that
+    steps_behind: int = 0  # steps behind the leading pod rank
+    late_mark: Span | None = None  # of a pod with a slow rank: for what share of the step the others wait for that
 
     def run(self, now: float) -> Span:
         """The pod's mark: the more recent its last line the brighter; ▼ if it is behind the others."""
-        if self.behind and self.glyph.style != "bad":
+        if self.steps_behind and self.glyph.style != "bad":
             return Span("▼", "bad")
-        if self.late is not None and self.glyph.style == "ok":
-            return self.late
+        if self.late_mark is not None and self.glyph.style == "ok":
+            return self.late_mark
         if self.glyph.style != "ok" or not self.last_line_at:
             return self.glyph
         quiet = now - self.last_line_at

@@ -93,7 +93,7 @@ class LaunchScreen(DraftScreen):
         self._planned: Planned | None = None
         self._judging = False
         self._views_due: Timer | None = None
-        self._asked: LaunchDemand | None = None  # what the queues' words are about
+        self._asked_demand: LaunchDemand | None = None  # what the queues' words are about
         self._start: tuple[LaunchDemand, ExpectedStart | None, float] | None = None  # of what, and when it was asked
         self._starting = False
         self._listed: Mapping[str, FieldChoices] = {}
@@ -154,8 +154,8 @@ class LaunchScreen(DraftScreen):
     # what there is to choose from
 
     def _show_offers(self) -> None:
-        self._asked = self._typed_demand(["gpus"])
-        seen = choices_of(self.app.fleet, self.session.namespace, self._asked)
+        self._asked_demand = self._typed_demand(["gpus"])
+        seen = choices_of(self.app.fleet, self.session.namespace, self._asked_demand)
         self.form.offer(self._google.merge_into({**seen, **self._listed}))
 
     @work(group="choices", exclusive=True)
@@ -323,7 +323,7 @@ class LaunchScreen(DraftScreen):
         self.form.show_problems({**self.draft.server_problems, **found})
         start = self._start[1] if self._start is not None and self._start[0] == ask else None
         self.head.show_fit(self.app.fleet, ask, start)
-        if self._typed_demand(["gpus"]) != self._asked:
+        if self._typed_demand(["gpus"]) != self._asked_demand:
             self._show_offers()
 
     @on(Form.Entered)

@@ -97,7 +97,7 @@ class PreflightScreen(LiveScreen):
         self.plan = plan
         self.crumb = f"preflight {plan.name}" if plan else "preflight"
         self.checks: dict[str, Check] = {}
-        self._begun = False
+        self._has_begun = False
 
     def body(self) -> ComposeResult:
         yield SentenceLine(id="summary")
@@ -110,7 +110,7 @@ class PreflightScreen(LiveScreen):
 
     def show_fleet(self, fleet: Fleet) -> None:
         """Run the checks once a cluster is connected; new snapshots do not repeat them."""
-        if self.app.connected and not self._begun:
+        if self.app.connected and not self._has_begun:
             self.action_all_again()
         self._draw_checks()
 
@@ -124,7 +124,7 @@ class PreflightScreen(LiveScreen):
     def action_all_again(self) -> None:
         """Run all checks again; without a connected cluster the table says why not."""
         if self.app.connected:
-            self._begun = True
+            self._has_begun = True
             self._run_checks(())
 
     def action_requests(self) -> None:

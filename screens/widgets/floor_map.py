@@ -46,13 +46,13 @@ class MapShape(NamedTuple):
     """One way to draw the map: what a mark is, which names are shown, and lines per host."""
 
     zoom: MapZoom
-    names: bool = False  # of the hosts, or of the subblocks where a mark is a host
+    shows_names: bool = False  # of the hosts, or of the subblocks where a mark is a host
     rows: int = 1  # lines of a host: its GPUs, its job, its last bandwidth, an empty one
 
 
 MAP_SHAPES = (
-    *(MapShape(MapZoom.GPUS, names=True, rows=rows) for rows in (4, 3, 2, 1)), MapShape(MapZoom.GPUS),
-    MapShape(MapZoom.HOSTS, names=True), MapShape(MapZoom.HOSTS), MapShape(MapZoom.SUBBLOCKS),
+    *(MapShape(MapZoom.GPUS, shows_names=True, rows=rows) for rows in (4, 3, 2, 1)), MapShape(MapZoom.GPUS),
+    MapShape(MapZoom.HOSTS, shows_names=True), MapShape(MapZoom.HOSTS), MapShape(MapZoom.SUBBLOCKS),
 )  # fmt: skip
 """From the one that takes most room to the one that takes least."""
 
@@ -86,7 +86,7 @@ def map_panels(floor: PoolFloor, shape: MapShape) -> list[MapPanel]:
         name = block.name or "─"
         if shape.zoom is MapZoom.SUBBLOCKS:
             found.append(MapPanel(name, "", tuple(each.hosts for each in block.subblocks)))
-        elif shape.zoom is MapZoom.HOSTS and not shape.names:
+        elif shape.zoom is MapZoom.HOSTS and not shape.shows_names:
             parted = (mark for each in block.subblocks for mark in ((), *zip(each.hosts, strict=True)))
             found.append(MapPanel(name, "", tuple(parted)[1:]))
         else:
@@ -178,7 +178,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self._floors: tuple[tuple[tuple[Span, ...], PoolFloor], ...] = ()
         self._job_styles: Mapping[str, str] = {}
         self._held: Mapping[str, Span] = {}
-        self._lines: list[FloorLine] = []
+        self._shown_lines: list[FloorLine] = []
         self._spots: list[MapPosition] = []
         self._numbers: dict[str, int] = {}
         self._cursor = ""
@@ -187,7 +187,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self._place = (0, 0)
         self.lines_wanted = 1  # of the whole map as it would be drawn with room for each host's name and job
         self.columns_wanted = 0  # of the headings, whole
-        self._asked: MapZoom | None = None
+        self._chosen_zoom: MapZoom | None = None
         self._shape = MAP_SHAPES[0]
         self._starts = [0]
         self._drawn: dict[int, Strip] = {}
@@ -202,7 +202,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
 
     def move_to(self, floor: int) -> None:
         """Scroll to the floor with that index and put the cursor on its first host."""
-        headings = [y for y, line in enumerate(self._lines) if line.heading]
+        headings = [y for y, line in enumerate(self._shown_lines) if line.heading]
         if floor < len(headings):
             first = next((n for n, spot in enumerate(self._spots) if spot.y > self._starts[headings[floor]]), None)
             if first is not None:
@@ -229,9 +229,9 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
     def change_zoom(self, step: int) -> None:
         """Show less of the map larger (-1), or more of it smaller (1)."""
         zooms = list(MapZoom)
-        self._asked = zooms[max(0, min(len(zooms) - 1, zooms.index(self.zoom) + step))]
-        if self._choose_shape(None)[0].zoom is self._asked:
-            self._asked = None  # so that it follows the size of the terminal again
+        self._chosen_zoom = zooms[max(0, min(len(zooms) - 1, zooms.index(self.zoom) + step))]
+        if self._choose_shape(None)[0].zoom is self._chosen_zoom:
+            self._chosen_zoom = None  # so that it follows the size of the terminal again
         self._lay_out_lines()
         index = self._cursor_index()
         if index is not None:
@@ -268,16 +268,16 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self._pips = max((host.total for host in hosts), default=0)
         self.columns_wanted = 3 + max((cell_width(list(heading)) for heading, _ in self._floors), default=0)
         self.lines_wanted = sum(1 if line.heading else 3 for line in self._floor_lines(MAP_SHAPES[1]))
-        self._shape, self._lines = self._choose_shape(self._asked)
+        self._shape, self._shown_lines = self._choose_shape(self._chosen_zoom)
         if self._shape.rows > 1:
-            self._lines = self._floor_lines(
+            self._shown_lines = self._floor_lines(
                 self._shape, max((cell_len(host_caption(host)) for host in hosts), default=0) + GAP_COLUMNS
             )
         left = self._name_width(self._shape)
-        self._starts = [0, *accumulate(1 if line.heading else self._shape.rows for line in self._lines)]
+        self._starts = [0, *accumulate(1 if line.heading else self._shape.rows for line in self._shown_lines)]
         self._spots = [
             MapPosition(start, at * line.panel + left + number * line.mark, line.mark, marked)
-            for start, line in zip(self._starts, self._lines, strict=False)
+            for start, line in zip(self._starts, self._shown_lines, strict=False)
             for at, panel in enumerate(line.panels)
             for number, marked in enumerate(panel.marks)
             if marked
@@ -295,12 +295,12 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         shapes = [shape for shape in MAP_SHAPES if zoom in (None, shape.zoom) and shape.rows < 4 + scanned]
         folded: dict[tuple[MapZoom, bool], list[FloorLine]] = {}
         for shape in shapes:
-            key = shape.zoom, shape.names
+            key = shape.zoom, shape.shows_names
             lines = folded[key] = folded.get(key) or self._floor_lines(shape)
             if sum(1 if line.heading else shape.rows for line in lines) <= self.size.height:
                 return shape, lines
         shape = next(each for each in shapes if each.rows == 1) if zoom else shapes[-1]
-        return shape, folded[shape.zoom, shape.names]
+        return shape, folded[shape.zoom, shape.shows_names]
 
     def _floor_lines(self, shape: MapShape, width: int = 0) -> list[FloorLine]:
         left, mark = self._name_width(shape), self._mark_columns(shape)
@@ -318,13 +318,13 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         block, subblock = self._place
         if shape.zoom is MapZoom.GPUS:
             return block + subblock + 5
-        return block + 3 + (subblock + 1 if shape.names else 0)
+        return block + 3 + (subblock + 1 if shape.shows_names else 0)
 
     def _mark_columns(self, shape: MapShape) -> int:
         """The columns that a mark takes at least."""
         if shape.zoom is not MapZoom.GPUS:
             return 1
-        return (self._label + 1 if shape.names else 0) + 1 + self._pips + GAP_COLUMNS
+        return (self._label + 1 if shape.shows_names else 0) + 1 + self._pips + GAP_COLUMNS
 
     # drawing
 
@@ -357,7 +357,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
     def _draw_row(self, at: int) -> Strip:
         width = self.size.width
         number = bisect_right(self._starts, at) - 1
-        row, part = self._lines[number], at - self._starts[number]
+        row, part = self._shown_lines[number], at - self._starts[number]
         if row.heading:
             return line([Span("  "), *cut_sentence(row.heading, width - 2)], width, self.over(self.ground("head")))
         back = self.rich_style.background_style
@@ -384,7 +384,11 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
             scan = f"{host.node.last_busbw:,.0f} GB/s" if self._shape.rows > 3 and host.node.last_busbw else ""
             runs = [Span(host_caption(host), "text") if part == 1 else Span(scan if part == 2 else "", "dim")]
         else:
-            runs = [Span(fit_text(short_name(host.node.name), self._label) + " ", "dim")] if self._shape.names else []
+            runs = (
+                [Span(fit_text(short_name(host.node.name), self._label) + " ", "dim")]
+                if self._shape.shows_names
+                else []
+            )
             pips = groupby(self.gpu_mark(pip, host) for pip in host.pips)  # fewer runs: many hosts are redrawn at once
             runs += [host_mark(host), *(Span(pip.text * len(list(same)), pip.style) for pip, same in pips)]
         return [*fit_spans(runs, width - GAP_COLUMNS, back), *fit_spans([], GAP_COLUMNS, self.over(plain))]

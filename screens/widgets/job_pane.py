@@ -105,7 +105,7 @@ def reason_lines(job: JobLine, width: int, now: float, name_owner: Callable[[str
         found += fold_spans([Span(f"→ {job.why.next}.", "accent")], width)
     found.append([])
     if job.jobset.state is JobState.PENDING:
-        found += start_lines(job.start, width, now)
+        found += start_lines(job.expected_start, width, now)
         found += waiting_lines(job.why, width, name_owner)
     return found
 

@@ -1,4 +1,4 @@
-"""The lines above and below a page: title bar, tabs and key hints."""
+"""Draws the lines above and below a page: title bar, tabs and key hints (`live_screen` chooses which keys)."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class TitleContents:
 class TabShape(NamedTuple):
     """How much the title bar shows of the tabs: names, keys, or the open tab only."""
 
-    names: bool = True  # of tabs that are not open; the keys that open them it says as long as there is room
-    others: bool = True  # anything of them
+    shows_names: bool = True  # of tabs that are not open; the keys that open them it says as long as there is room
+    shows_others: bool = True  # anything of them
     trail: bool = True  # the whole way to the open page; else its end: where one is matters more than the way there
 
 
@@ -84,7 +84,7 @@ class TitleBar(StyledWidget):
         # While it is live, how long it was quiet is worth less than a tab's key, which must not come and go with it
         if _count_cells(right) > room or (is_live and not self._fits_in(TabShape(), width - _count_cells(right))):
             right = self._status_spans(width, is_brief=True)
-            if not self.title.narrowed and not self._fits_in(TabShape(names=False), width - _count_cells(right)):
+            if not self.title.narrowed and not self._fits_in(TabShape(shows_names=False), width - _count_cells(right)):
                 right = self._status_spans(width, is_brief=True, namespace=False)
         right_width = _count_cells(right)
         if right_width > room:
@@ -104,8 +104,8 @@ class TitleBar(StyledWidget):
 
     def _render_left(self, width: int) -> list[tuple[Span, Style]]:
         """The bar's left part: tabs with names, else with keys only, else only the open one."""
-        trail, alone = len(self.title.trail) > 1, TabShape(names=False, others=False)
-        shapes = [TabShape(), TabShape(names=False), *[TabShape(names=False, trail=False)] * trail, alone]
+        trail, alone = len(self.title.trail) > 1, TabShape(shows_names=False, shows_others=False)
+        shapes = [TabShape(), TabShape(shows_names=False), *[TabShape(shows_names=False, trail=False)] * trail, alone]
         shape = next((each for each in shapes if self._fits_in(each, width)), alone._replace(trail=not trail))
         return [(Span(self.NAME, "accent"), self.ground("bar")), *self._tab_spans(shape)]
 
@@ -120,10 +120,10 @@ class TitleBar(StyledWidget):
                 pages = self.title.trail if shape.trail else ("…", *self.title.trail[-1:])
                 text = f" {key} {name}{''.join(f' › {each}' for each in pages)} "
                 tabs.append((Span(text, "here"), self.ground("here") + click))
-            elif shape.others:
+            elif shape.shows_others:
                 back = self.ground("bar") + click
                 tabs.append((Span(f" {key} ", "faint" if self.digits_are_text else "tab"), back))
-                tabs += [(Span(f"{name} ", "tab"), back)] if shape.names else []
+                tabs += [(Span(f"{name} ", "tab"), back)] if shape.shows_names else []
         return tabs
 
     def _status_spans(self, width: int, *, is_brief: bool = False, namespace: bool = True) -> list[Span]:
@@ -176,7 +176,7 @@ class KeyHint(NamedTuple):
     key: str
     verb: str
     action: str
-    last: bool = False  # stands at the right end and stays when the others no longer fit
+    is_last: bool = False  # stands at the right end and stays when the others no longer fit
 
 
 @runtime_checkable
@@ -212,14 +212,14 @@ class KeyBar(StyledWidget):
 
     def _hint_places(self) -> list[tuple[int, KeyHint]]:
         width = self.size.width
-        ends = [hint for hint in self.hints if hint.last]
+        ends = [hint for hint in self.hints if hint.is_last]
         room = width - sum(_hint_width(hint) + 2 for hint in ends)
         placed: list[tuple[int, KeyHint]] = []
         at = 1
-        for hint in sorted(self.hints, key=lambda hint: hint.last):
-            if hint.last:
+        for hint in sorted(self.hints, key=lambda hint: hint.is_last):
+            if hint.is_last:
                 at = max(at, room + 1)
-            if at + _hint_width(hint) <= (width if hint.last else room):
+            if at + _hint_width(hint) <= (width if hint.is_last else room):
                 placed.append((at, hint))
                 at += _hint_width(hint) + 2
         return placed

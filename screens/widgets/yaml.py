@@ -38,13 +38,13 @@ class YamlText(LogLines, SelfSizedScrollView):
     DEFAULT_CSS: ClassVar[str] = """
     YamlText { height: 1fr; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
     """
-    _whole: str | None = None
+    _full_text: str | None = None
 
     def show(self, text: str) -> None:
         """Replace the text; the scroll position stays as far as possible."""
-        if text == self._whole:
+        if text == self._full_text:
             return
-        self._whole = text
+        self._full_text = text
         held = MemoryText(MAX_MEMORY_LINES)
         held.append_lines([(0.0, line) for line in text.splitlines()])
         row = self.scroll_y

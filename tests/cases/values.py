@@ -38,7 +38,7 @@ def _helm_case(path: Path) -> Case:
     try:
         values = SetValues()
         for option, word in parse_helm_line(path.read_text(), {}).settings:
-            values.add(option, word.text, word.unknown)
+            values.add(option, word.text, word.unknown_variables)
         found: Any = values.root
     except BadInput as refused:
         found = str(refused)

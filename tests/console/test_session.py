@@ -561,7 +561,7 @@ async def test_there_is_no_table_of_what_is_not_there(tmp_path: Path, server: Ap
         opened(server, tmp_path, kinds=["pods", "jobsets"]) as session,
         session.measures.open_job("default", "nothing") as job,
     ):
-        assert [now.tests async for now in job.follow_changes() if now.over] == [()]
+        assert [now.tests async for now in job.follow_changes() if now.is_over] == [()]
 
 
 async def test_a_part_that_cannot_be_closed_keeps_no_other_open(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def _helm(data: bytes) -> None:
     looks_like_helm(text)
     values = SetValues()
     for option, word in parse_helm_line(text, {"A": "b"}).settings:
-        values.add(option, word.text, word.unknown)
+        values.add(option, word.text, word.unknown_variables)
 
 
 def _release(data: bytes) -> None:

@@ -35,7 +35,7 @@ PATH = "/api/v1/pods"
 
 def pods(client: Client) -> AsyncGenerator[Change, None]:
     """The changes of all pods."""
-    return follow_kind(HttpSource(client, PATH, "pods"), KindReader(PodSchema, parse_pod), Backoff(first=0))
+    return follow_kind(HttpSource(client, PATH, "pods"), KindReader(PodSchema, parse_pod), Backoff(first_seconds=0))
 
 
 MEMORY = 300 << 20
@@ -243,7 +243,9 @@ async def test_one_bad_line_of_a_watch_costs_no_more_than_itself(attack: str) ->
         async with (
             limited(),
             aclosing(
-                follow_kind(HttpSource(client, PATH, "pods"), KindReader(PodSchema, parse_pod), Backoff(first=0))
+                follow_kind(
+                    HttpSource(client, PATH, "pods"), KindReader(PodSchema, parse_pod), Backoff(first_seconds=0)
+                )
             ) as changes,
         ):
             async for change in changes:
@@ -277,7 +279,9 @@ async def test_a_line_of_a_watch_without_end_is_given_up() -> None:
         async with (
             limited(),
             aclosing(
-                follow_kind(HttpSource(client, PATH, "pods"), KindReader(PodSchema, parse_pod), Backoff(first=0))
+                follow_kind(
+                    HttpSource(client, PATH, "pods"), KindReader(PodSchema, parse_pod), Backoff(first_seconds=0)
+                )
             ) as changes,
         ):
             async for change in changes:

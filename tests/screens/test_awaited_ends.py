@@ -55,7 +55,7 @@ def named(words: str) -> set[str]:
 
 def places(fleet: Fleet, name: str, start: ExpectedStart | None) -> dict[str, str]:
     """What each place tells of why the job waits."""
-    line = JobLine(fleet.jobsets["default", name], fleet, start=start)
+    line = JobLine(fleet.jobsets["default", name], fleet, expected_start=start)
     workload = present(fleet.workload_of(line.jobset))
     known = {workload.key: start} if start is not None else None
     (row,) = (each for each in workload_lines(fleet, None, str, known) if each.workload is workload)

@@ -67,7 +67,7 @@ async def test_the_pane_works_out_a_running_job_again_only_if_it_has_changed() -
         after = line()
         assert after is not before
         page.running_lines = {job: structs.replace(after, late="no longer")}
-        assert line().late == ""
+        assert line().late_words == ""
 
 
 async def test_arrow_keys_go_from_host_to_host_and_say_what_is_on_them() -> None:

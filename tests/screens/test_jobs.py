@@ -532,7 +532,7 @@ def test_a_finished_job_says_when_it_goes_by_itself() -> None:
 def test_a_job_that_waits_shows_the_bound_of_its_start(start: ExpectedStart, shown: str) -> None:
     fleet = replace(queue_scene(), at=NOON - 60)
     waits = next(job for job in fleet.jobsets.values() if job.state is JobState.PENDING)
-    line = JobLine(waits, fleet, start=start)
+    line = JobLine(waits, fleet, expected_start=start)
     assert "".join(run.text for run in spans_of(progress_cell(line))) == shown
 
 
@@ -601,10 +601,10 @@ async def test_the_matrix_shows_who_is_silent_and_who_is_behind() -> None:
     async with console(session) as (app, pilot, _):
         screen = await to_job(app, pilot, "big")
         matrix = screen.query_one(PodMatrix)
-        await until(pilot, lambda: any(cell.behind for cell in matrix.cells))
+        await until(pilot, lambda: any(cell.steps_behind for cell in matrix.cells))
         await until(pilot, lambda: all(cell.last_line_at for cell in matrix.cells))
         marks = [cell.run(time.time()) for cell in matrix.cells]
-        assert (marks[7].text, matrix.cells[7].behind) == ("▼", 49)
+        assert (marks[7].text, matrix.cells[7].steps_behind) == ("▼", 49)
         assert marks[9].style == "faint"
         assert {mark.style for number, mark in enumerate(marks) if number not in {7, 9}} == {"ok"}
 

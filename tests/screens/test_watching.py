@@ -522,7 +522,7 @@ async def test_the_start_of_ones_own_job_that_waited_is_reported_once(monkeypatc
         words = "Kueue has admitted it to queue a4 after 100 s: 32 GPUs"
         assert sent == [f"mine starts: {words}"], "that of another is nobody's business"
         assert [each.title for each in app._notifications] == ["mine starts"]
-        ((title, text),) = outbox._waiting
+        ((title, text),) = outbox._queue
         assert title == "mine starts"
         assert text.startswith(f"{words} (")
         assert text.endswith(", namespace default)")

@@ -197,7 +197,7 @@ class PartialFile:
     def __init__(self, final: Path, entry: FileEntry) -> None:
         self.final, self.entry = final, entry
         self.path = final.with_name(part_name(final.name, entry))
-        self._waiting = bytearray()
+        self._buffer = bytearray()
         self._writing = threading.Lock()
 
     def received_bytes(self) -> int:
@@ -214,22 +214,22 @@ class PartialFile:
 
     def buffer(self, data: bytes) -> bool:
         """Buffer bytes; returns whether it is time to call `flush`."""
-        self._waiting += data
-        return len(self._waiting) >= _READ_BYTES
+        self._buffer += data
+        return len(self._buffer) >= _READ_BYTES
 
     def flush(self, *, only_waiting: bool = False) -> None:
         """Write the buffered bytes to disk; `only_waiting`: without creating the file."""
         with self._writing:
-            if only_waiting and not self._waiting:
+            if only_waiting and not self._buffer:
                 return
-            waiting, self._waiting = self._waiting, bytearray()
+            waiting, self._buffer = self._buffer, bytearray()
             with translate_os_errors(self.path), self.path.open("ab") as file:
                 file.write(waiting)
 
     def delete(self) -> None:
         with self._writing, translate_os_errors(self.path):
             self.path.unlink(missing_ok=True)
-            self._waiting = bytearray()
+            self._buffer = bytearray()
 
 
 _TAR_BLOCK = tarfile.BLOCKSIZE
@@ -303,8 +303,8 @@ class TarUnpacker:
     def __init__(
         self, folder: Path, files: Mapping[str, FileEntry], wrote: Callable[[str, int], None], *, limit: int
     ) -> None:
-        self._top, self._wanted, self._wrote = folder, files, wrote
-        self._most = limit  # bytes of the stream after which it is given up
+        self._top, self._wanted_files, self._wrote = folder, files, wrote
+        self._max_bytes = limit  # bytes of the stream after which it is given up
         self.made: set[str] = set()  # files that are whole
         self.problems: list[CopyProblem] = []
 
@@ -318,8 +318,8 @@ class TarUnpacker:
         )
         try:
             async for data in chunks:
-                self._most -= len(data)
-                if self._most < 0:
+                self._max_bytes -= len(data)
+                if self._max_bytes < 0:
                     raise CopyFailed("The container sends far more than the sizes it listed: the copy was stopped.")
                 try:
                     await loop.sock_sendall(ours, data)
@@ -350,7 +350,7 @@ class TarUnpacker:
         if not stays_inside(name):
             self.problems.append(CopyProblem(name, "It would be written outside the folder: it was not copied."))
             return
-        entry = self._wanted.get(name)
+        entry = self._wanted_files.get(name)
         if entry is None or not member.isreg() or not entry.file or member.size != entry.size:
             return  # a file that has another size by now is copied by itself, cut to the size that was listed
         content = archive.extractfile(member)

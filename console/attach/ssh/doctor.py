@@ -72,16 +72,16 @@ class DoctorRun:
         self.transport: paramiko.Transport
         self._facts: PodIdentity
         self._probed: KeyProbe
-        self._first: asyncio.Task[bytes] | None = None
+        self._first_read: asyncio.Task[bytes] | None = None
 
     @property
     def rank_name(self) -> str:
         return f"{self.address.job} {self.address.rank_text}".strip()
 
     async def close(self) -> None:
-        if self._first is not None:
-            self._first.cancel()
-            await asyncio.gather(self._first, return_exceptions=True)
+        if self._first_read is not None:
+            self._first_read.cancel()
+            await asyncio.gather(self._first_read, return_exceptions=True)
         await self.open.aclose()
 
     async def check_ssh_config(self) -> str | StepWarning:
@@ -160,18 +160,18 @@ class DoctorRun:
 
     async def check_port(self) -> str:
         pipe = await self.open.enter_async_context(self.reach.open_stream(self.target, pod_keys.SSHD_PORT))
-        self._first = asyncio.create_task(pipe.receive())
-        await _require_open(self._first)
+        self._first_read = asyncio.create_task(pipe.receive())
+        await _require_open(self._first_read)
         return "Open."
 
     async def check_banner(self) -> str:
-        assert self._first is not None
-        await asyncio.wait({self._first}, timeout=BANNER_TIMEOUT)
-        if not self._first.done():
+        assert self._first_read is not None
+        await asyncio.wait({self._first_read}, timeout=BANNER_TIMEOUT)
+        if not self._first_read.done():
             raise Unreachable(
                 f"Port {pod_keys.SSHD_PORT} is open, but sends no SSH banner within {BANNER_TIMEOUT:.0f} s."
             )
-        banner = self._first.result()
+        banner = self._first_read.result()
         if not banner.startswith(b"SSH-2.0-"):
             shown = banner[:40].decode(errors="replace").strip() or "nothing"
             raise Unreachable(f"What answers at port {pod_keys.SSHD_PORT} is not an SSH server: it says {shown!r}.")

@@ -131,7 +131,7 @@ class LocalForward:
         context: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._reach, self._address, self._wanted, self._clock = forwarder, address, tuple(ports), clock
+        self._reach, self._address, self._ports, self._clock = forwarder, address, tuple(ports), clock
         self._doors: list[_LocalPort] = []
         self._splices: set[Relay] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -168,7 +168,7 @@ class LocalForward:
         except Unreachable as error:
             self._set_state("lost", error.message)
         try:
-            for each in self._wanted:
+            for each in self._ports:
                 await self._open_port(each)
         except BaseException:
             await self.close()

@@ -121,19 +121,19 @@ class BuildEntries:
 
     def __init__(self, session: GoogleSession, project: str, number: str) -> None:
         self._client = session.client(LoggingServiceV2AsyncClient)
-        self._project, self._number = project, number
+        self._project, self._build_id = project, number
         self._since = ""
         self._seen: set[str] = set()  # names of the entries at the latest moment, which the next look finds again
 
     async def read_new_lines(self) -> AsyncGenerator[BuildLine, None]:
         """Yield lines that were not returned before, oldest first."""
-        wanted = f'resource.type="build" AND resource.labels.build_id="{self._number}"'
+        wanted = f'resource.type="build" AND resource.labels.build_id="{self._build_id}"'
         if self._since:
             wanted += f' AND timestamp>="{self._since}"'
         request = ListLogEntriesRequest(
             resource_names=[f"projects/{self._project}"], filter=wanted, order_by="timestamp asc", page_size=PAGE_SIZE
         )
-        with translate_errors(f"read the log of build {self._number}"):
+        with translate_errors(f"read the log of build {self._build_id}"):
             until = time.monotonic() + LISTING_TIMEOUT
             async for page in (await self._client.list_log_entries(request, timeout=TIMEOUT)).pages:
                 for entry in filter(self._is_new, page.entries):
@@ -192,12 +192,12 @@ class BuildLogObject:
 
     def __init__(self, buckets: Buckets, place: GcsPlace) -> None:
         self._buckets, self._place = buckets, place
-        self._at = 0
+        self._offset = 0
         self._rest = b""
 
     async def read_new_lines(self) -> AsyncGenerator[BuildLine, None]:
-        while came := await self._buckets.read_bytes(self._place, self._at):
-            self._at += len(came)
+        while came := await self._buckets.read_bytes(self._place, self._offset):
+            self._offset += len(came)
             *lines, self._rest = (self._rest + came).split(b"\n")
             for line in lines:
                 yield BuildLine(0.0, line.decode(errors="replace"))

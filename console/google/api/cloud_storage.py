@@ -43,15 +43,15 @@ def translate_storage_errors(action: str) -> Iterator[None]:
 class Buckets:
     def __init__(self, session: GoogleSession, project: str) -> None:
         self._reach, self.project = session, project
-        self._made: Any = None
+        self._library_client: Any = None
 
     def client(self) -> Any:
         """The library's client; call it in a thread."""
-        if self._made is None:
+        if self._library_client is None:
             where = self._reach.practice_http
             options = {"api_endpoint": where} if where else None
-            self._made = api.Client(self.project, self._reach.login(), client_options=options)
-        return self._made
+            self._library_client = api.Client(self.project, self._reach.login(), client_options=options)
+        return self._library_client
 
     async def run_in_thread(self, action: str, function: Callable[[Any], AnswerT]) -> AnswerT:
         """Run `function` in a thread with the library's client, and return its result."""
@@ -59,7 +59,7 @@ class Buckets:
             return await asyncio.to_thread(lambda: function(self.client()))
 
     async def close(self) -> None:
-        made, self._made = self._made, None
+        made, self._library_client = self._library_client, None
         if made is not None:
             await asyncio.to_thread(made.close)
 

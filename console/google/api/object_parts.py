@@ -67,12 +67,12 @@ class _Login:
     def __init__(self, session: GoogleSession) -> None:
         self._reach = session
         self._token, self._until, self._headers = "", 0.0, list[str]()
-        self._one = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def headers(self, refused_token: str = "") -> tuple[str, list[str]]:
         """(token, headers) of the next request; `refused_token`: a token that was not accepted."""
         if self._needs_new_token(refused_token):
-            async with self._one:
+            async with self._lock:
                 if self._needs_new_token(refused_token):
                     await self._renew_token(refused_token)
         return self._token, self._headers

@@ -213,8 +213,8 @@ class PlotFrame:
         self.ticks = self._without_crowding(
             ticks or self._tick_values(max(1, self.lines // 4 if self.lines > 6 else 1))
         )
-        self._words, self._gap = [tick_words(tick) for tick in self.ticks], gap
-        self.left = box.x + max(map(len, self._words), default=0) + 1 + gap
+        self._tick_labels, self._gap = [tick_words(tick) for tick in self.ticks], gap
+        self.left = box.x + max(map(len, self._tick_labels), default=0) + 1 + gap
         self.columns = max(1 + (not margin), box.x + box.width - self.left - margin)
         self.top = box.y + 1
         self.base = self.top + self.lines
@@ -258,7 +258,7 @@ class PlotFrame:
     def draw(self, canvas: Canvas, along: Iterable[tuple[int, str]] | None) -> None:
         for y in range(self.top, self.base):
             canvas.mark(self.left - 1, y, "│", "faint")
-        for tick, words in zip(self.ticks, self._words, strict=True):
+        for tick, words in zip(self.ticks, self._tick_labels, strict=True):
             dot = self.row(tick)
             if dot is not None:
                 canvas.text(self.left - 1 - self._gap - len(words), dot // DOTS_HIGH, words, "dim")

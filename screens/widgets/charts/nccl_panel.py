@@ -277,8 +277,8 @@ MIN_CHANGE = 0.02  # a difference by a smaller share is none
 class NcclLine:
     row: NcclRow
     compared: bool  # whether the A4 reference speaks of its test
-    usual: float | None = None  # GB/s: the median of the person's own tests at this size
-    other: float | None = None  # GB/s of the test it is compared with
+    usual_busbw: float | None = None  # GB/s: the median of the person's own tests at this size
+    other_busbw: float | None = None  # GB/s of the test it is compared with
 
 
 def average_so_far(test: NcclTest) -> float | None:
@@ -430,8 +430,10 @@ class NcclTable(ResourceTable[NcclLine]):
         Column("○ BUSBW", value_cell("in_place", "busbw", "waits"), width=7, right=True, style="waits"),
         Column("WRONG", wrong_cell, width=5, right=True),
         Column("% OF A4", verdict_cell, width=11),
-        Column(_USUAL_COLUMN, lambda line: share_cell(line, line.usual), width=6, right=True, drop=2),
-        Column(_EARLIER_COLUMN, lambda line: share_cell(line, line.other, change=True), width=7, right=True, drop=1),
+        Column(_USUAL_COLUMN, lambda line: share_cell(line, line.usual_busbw), width=6, right=True, drop=2),
+        Column(
+            _EARLIER_COLUMN, lambda line: share_cell(line, line.other_busbw, change=True), width=7, right=True, drop=1
+        ),
     )
     EMPTY = EmptyNotice("No row yet.")
     NOUN = "size"

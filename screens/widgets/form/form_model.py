@@ -318,7 +318,7 @@ class LaunchDraft:
 
     def follow_queue(self, choice: QueueChoice) -> bool:
         """Fill in the recommended queue unless a person typed one; returns whether it changed."""
-        path, texts, self._unknown_queue = self.queue_path, self.model.texts, choice.unknown
+        path, texts, self._unknown_queue = self.queue_path, self.model.texts, choice.why_unknown
         if not path or self.model.is_changed(path) or self.model.defaults[path] == choice.queue:
             return False
         texts[path] = self.model.defaults[path] = choice.queue

@@ -316,25 +316,25 @@ class GoogleChoices:
     """The kinds of choices that a form has requested from Google, with the answers so far."""
 
     def __init__(self) -> None:
-        self._known: dict[str, FieldChoices] = {}
-        self._asked: dict[str, float] = {}
+        self._choices: dict[str, FieldChoices] = {}
+        self._asked_at: dict[str, float] = {}
 
     def merge_into(self, offers: Mapping[str, FieldChoices]) -> dict[str, FieldChoices]:
-        none = {kind: FieldChoices(kind) for kind in self._known}
-        return {**offers, **{kind: {**none, **offers}[kind].merge(more) for kind, more in self._known.items()}}
+        none = {kind: FieldChoices(kind) for kind in self._choices}
+        return {**offers, **{kind: {**none, **offers}[kind].merge(more) for kind, more in self._choices.items()}}
 
     def begin_asking(self, kind: str) -> bool:
         """Whether to request choices of this kind from Google now; marks it as requested."""
         now = time.monotonic()
-        if kind not in GOOGLE_KINDS or now < self._asked.get(kind, -ASK_GOOGLE_AGAIN) + ASK_GOOGLE_AGAIN:
+        if kind not in GOOGLE_KINDS or now < self._asked_at.get(kind, -ASK_GOOGLE_AGAIN) + ASK_GOOGLE_AGAIN:
             return False
-        self._asked[kind] = now
-        if kind not in self._known:
+        self._asked_at[kind] = now
+        if kind not in self._choices:
             words = f"Asking Google for {GOOGLE_KINDS[kind]} …"
-            self._known[kind] = FieldChoices(kind, state=ChoicesState.UNASKED, why=words)
+            self._choices[kind] = FieldChoices(kind, state=ChoicesState.UNASKED, why=words)
         return True
 
     async def ask(self, session: Session, kind: str) -> None:
-        found = self._known[kind] = await session.google.field_choices(kind)
+        found = self._choices[kind] = await session.google.field_choices(kind)
         if found.state is ChoicesState.FAILED:
-            self._asked.pop(kind, None)  # the next try need not wait
+            self._asked_at.pop(kind, None)  # the next try need not wait

@@ -271,7 +271,7 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
         brief = shorten_iteration_line(text) if shortens else ""
         if self.marks is not None and self.marks.search(text) and not self.marks.search(brief):
             brief = ""
-        return row._replace(text=brief or text, whole=text)
+        return row._replace(text=brief or text, full_text=text)
 
     def _max_top(self) -> int:
         high, width = self._rows_high(), self._text_width()
@@ -307,9 +307,9 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
         if not found:
             return Strip.blank(width, ground)
         row, ground = found[0], ground + self.ground("cursor") if number == self.match_line else ground
-        left = 0 if self.wrap or row.text != row.whole else round(self.scroll_x)
+        left = 0 if self.wrap or row.text != row.full_text else round(self.scroll_x)
         in_view = (left + width) * MAX_LETTERS_PER_CELL  # of a line of 64 KiB only what is seen is painted
-        runs, style_of = self.paint(piece if self.wrap else row.text[:in_view], row.whole), self.over(ground)
+        runs, style_of = self.paint(piece if self.wrap else row.text[:in_view], row.full_text), self.over(ground)
         body = Strip([Segment(run.text, style_of(run.style)) for run in runs])
         body = body.crop(left, left + width - self._left_columns())
         return Strip([*self._margin(row, style_of, is_first=first), *body]).adjust_cell_length(width, ground)

@@ -69,7 +69,7 @@ class SortedRows(Generic[RowT]):
         self._text_of: Callable[[RowT], str] = lambda row: text(row).casefold() or " "
         self._sort: Callable[[RowT], Any] | None = None
         self._descending = False
-        self._wanted: list[str] = []
+        self._wanted_words: list[str] = []
         self._unwanted: list[str] = []
         self._all: list[RowKey] = []  # keys of `rows` in their order; a row's place in it is that in these:
         self._values: list[Any] = []  # what rows are sorted by; empty if they are not
@@ -158,11 +158,13 @@ class SortedRows(Generic[RowT]):
 
     def filter_by(self, text: str) -> None:
         """Show rows that contain every word, and none of the words prefixed with "!"."""
-        wanted, unwanted = self._wanted, self._unwanted
+        wanted, unwanted = self._wanted_words, self._unwanted
         words = text.casefold().split()
-        self._wanted = [word for word in words if not word.startswith("!")]
+        self._wanted_words = [word for word in words if not word.startswith("!")]
         self._unwanted = [word[1:] for word in words if word.startswith("!") and len(word) > 1]
-        narrower = all(any(old in new for new in self._wanted) for old in wanted) and {*unwanted} <= {*self._unwanted}
+        narrower = all(any(old in new for new in self._wanted_words) for old in wanted) and {*unwanted} <= {
+            *self._unwanted
+        }
         if self.filters and not (self._texts and self.is_large):
             self.read_texts()
             narrower = False
@@ -174,7 +176,7 @@ class SortedRows(Generic[RowT]):
 
     @property
     def filters(self) -> bool:
-        return bool(self._wanted or self._unwanted)
+        return bool(self._wanted_words or self._unwanted)
 
     def __len__(self) -> int:
         """How many rows are shown."""
@@ -288,14 +290,14 @@ class SortedRows(Generic[RowT]):
         self._missing = (place for place in range(at[-1]) if not texts[place])
 
     def _finds(self, text: str) -> bool:
-        return all(word in text for word in self._wanted) and not any(word in text for word in self._unwanted)
+        return all(word in text for word in self._wanted_words) and not any(word in text for word in self._unwanted)
 
     def _show_matches(self, indexes: list[int]) -> None:
         """Show those of the rows at these indexes that pass the filter; returns whether any row moved."""
         texts = self._texts
         if self.filters and self.searching:
             indexes = list(filter(texts.__getitem__, indexes))
-        for word in self._wanted:
+        for word in self._wanted_words:
             indexes = [place for place in indexes if word in texts[place]]
         for word in self._unwanted:
             indexes = [place for place in indexes if word not in texts[place]]

@@ -115,9 +115,9 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._cursor_before: RowKey | None = None
         """Where the cursor was when the last row went: it returns there with the rows, as after a new connection."""
         self._link: WatchStatus | None = None
-        self._trouble: EmptyNotice | None = None
+        self._notice: EmptyNotice | None = None
         self._painter: RowPainter[RowT] = RowPainter(self)
-        self._own = ListConfig()
+        self._own_config = ListConfig()
         self._hidden: list[str] = []  # titles of chosen columns that had no room when it was reported
         self._declared: Sequence[Column[Any]] = ()
         self._every_namespace = False
@@ -135,7 +135,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         if self._every_namespace:
             shown = [replace(column, drop=0) if column.title == "NAMESPACE" else column for column in shown]
         titled = {column.title: column for column in shown}
-        chosen = [titled[title] for title in self._own.columns if title in titled]
+        chosen = [titled[title] for title in self._own_config.columns if title in titled]
         self._painter.set_columns(chosen or shown)
         self._painter.measure(list(self.listing.rows.values()))
         self._report_hidden()
@@ -149,19 +149,19 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
 
     def configure(self, list_config: ListConfig) -> None:
         """Apply the person's columns and sort order for this list."""
-        if list_config == self._own:
+        if list_config == self._own_config:
             return
-        self._own = list_config
+        self._own_config = list_config
         self.set_columns(self._declared)
         self.sort_by(list_config.sort or self.SORTED_BY, descending=list_config.descending)
 
     def _report_hidden(self) -> None:
         """Notify once of chosen columns for which there is no room."""
-        if not self._own.columns or not self.size.width or not self.listing.rows:
+        if not self._own_config.columns or not self.size.width or not self.listing.rows:
             return
         room = {column.title for column, _ in self._painter.columns_now()}
         wanted = {column.title for column in self._painter.columns}
-        hidden = [title for title in self._own.columns if title in wanted and title not in room]
+        hidden = [title for title in self._own_config.columns if title in wanted and title not in room]
         if hidden and not self._hidden:
             self.notify(
                 f"No room for {', '.join(hidden)}: make the terminal wider, or choose fewer columns in config.toml.",
@@ -204,7 +204,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
 
     def show_trouble(self, trouble: EmptyNotice | None) -> None:
         """Show a sentence in place of the rows while there are none."""
-        self._trouble = trouble
+        self._notice = trouble
         self.refresh()
 
     @property
@@ -409,7 +409,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             return EmptyNotice(f"Searching for “{self.filter_text}” …", glyph="◐", style="waits")
         if self.listing.rows and self.filter_text:
             return EmptyNotice(f"No {self.NOUN} matches “{self.filter_text}”.", "Esc clears the filter.")
-        return self._trouble or notice_for(self._link, self.EMPTY)
+        return self._notice or notice_for(self._link, self.EMPTY)
 
     # where things are
 

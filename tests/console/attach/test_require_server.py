@@ -43,6 +43,6 @@ async def test_nothing_listens(own: str, hint: str) -> None:
 
 async def test_of_a_banner_without_end_as_much_is_shown_as_one_may_have() -> None:
     banner = asyncio.ensure_future(Pod(b"SSH-2.0-" + b"x" * 10_000).receive())
-    shown = await DoctorRun.check_banner(cast("Any", SimpleNamespace(_first=banner)))
+    shown = await DoctorRun.check_banner(cast("Any", SimpleNamespace(_first_read=banner)))
     assert shown.startswith("SSH-2.0-xxx")
     assert len(shown) == MAX_BANNER_BYTES + 1, "with its full stop"

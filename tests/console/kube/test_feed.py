@@ -16,7 +16,7 @@ from console.kube.watch import Changed, Disconnected, Heartbeat, Listed, Served,
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
 from tests.console.kube.objects.recorded import kind
 
-QUICK = Backoff(first=0.02, most=0.05, refused=0.05)
+QUICK = Backoff(first_seconds=0.02, max_seconds=0.05, refused_seconds=0.05)
 PODS = "/api/v1/pods"
 
 

@@ -398,11 +398,7 @@ async def test_a_proxy_that_says_nothing_is_thought_of(
         with pytest.raises(Unreachable, match="no answer came through the proxy in time") as caught:
             await going_on(client)
         assert caught.value.hint == CHECK_PROXY
-        assert await refusal_of_upgrade(EXAMPLE) == (
-            Unreachable,
-            caught.value.message,
-            CHECK_PROXY,
-        )
+        assert await refusal_of_upgrade(EXAMPLE) == (Unreachable, caught.value.message, CHECK_PROXY)
         await client.close()
 
 

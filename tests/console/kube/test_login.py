@@ -142,7 +142,9 @@ async def test_a_server_with_another_certificate_is_asked_nothing_until_it_is_kn
     async with (
         before.client(certificate_authority=str(authority)) as client,
         gathered(
-            follow_kind(HttpSource(client, path, "pods"), kind("pods").reader, Backoff(first=0.05, most=0.1))
+            follow_kind(
+                HttpSource(client, path, "pods"), kind("pods").reader, Backoff(first_seconds=0.05, max_seconds=0.1)
+            )
         ) as changes,
     ):
         await eventually(lambda: before.watched(path))

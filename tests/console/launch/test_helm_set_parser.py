@@ -46,6 +46,6 @@ def test_what_holds_an_unknown_variable_is_left_out_and_the_rest_is_set() -> Non
     line = parse_helm_line("helm install r c --set 'a=1',b.c=$X,d={e,$Y} --set-file l=$DIR/run.sh,m=$M", {})
     values = SetValues({"b": {"c": "kept"}})
     for option, word in line.settings:
-        values.add(option, word.text, word.unknown)
+        values.add(option, word.text, word.unknown_variables)
     assert values.root == {"a": 1, "b": {"c": "kept"}, "l": FileValue("$DIR/run.sh")}
     assert values.left_out == [(("b", "c"), ("$X",)), (("d",), ("$Y",)), (("m",), ("$M",))]

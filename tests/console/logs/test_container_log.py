@@ -31,7 +31,7 @@ from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, s
 from trainlog import Redactor
 
 POD = "/api/v1/namespaces/default/pods/p"
-QUICK = Backoff(first=0.01, most=0.02, refused=0.02)
+QUICK = Backoff(first_seconds=0.01, max_seconds=0.02, refused_seconds=0.02)
 START = datetime(2026, 11, 21, 7, 0, tzinfo=UTC).timestamp()
 
 
@@ -475,7 +475,12 @@ async def test_all_go_on_once_the_server_has_answered_one_of_them(
     server: ApiServer, client: Client, container: Container
 ) -> None:
     patient, eager = (
-        LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=Backoff(first=first, most=first))
+        LogStream(
+            client,
+            LogRequest("default", "p", "main"),
+            restarts=0,
+            backoff=Backoff(first_seconds=first, max_seconds=first),
+        )
         for first in (60.0, 0.02)
     )
     async with gathered(patient.batches()) as slow, gathered(eager.batches()) as quick:
@@ -558,7 +563,7 @@ async def test_a_log_that_breaks_after_each_line_is_asked_for_less_and_less_ofte
     async def rest(seconds: float) -> None:
         waits.append(seconds)
 
-    policy = RetryPolicy(True, Backoff(first=1.0), rest, seen=True)
+    policy = RetryPolicy(True, Backoff(first_seconds=1.0), rest, seen=True)
     for _ in range(6):
         policy.begin()
         policy.reset()  # a line has come

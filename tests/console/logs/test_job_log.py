@@ -30,10 +30,7 @@ async def reading(session: FakeSession, wanted: Collection[int] | None = None) -
     lines: list[PodLine] = []
 
     async def read() -> None:
-        async with (
-            session.logs.open_job_log("default", "llama") as log,
-            aclosing(log.iter_lines(wanted)) as batches,
-        ):
+        async with session.logs.open_job_log("default", "llama") as log, aclosing(log.iter_lines(wanted)) as batches:
             async for batch in batches:
                 lines.extend(batch)
 

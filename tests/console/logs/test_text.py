@@ -65,9 +65,7 @@ def matches(text: LogText) -> list[int]:
 def test_a_page_is_that_of_all_lines_sorted(ranks: list[list[tuple[int, str]]], start: int, number: int) -> None:
     parts = [part_of(rank, lines) for rank, lines in enumerate(ranks)]
     text = MergedText(lambda: parts, lambda part: str(part.rank))
-    whole = sorted(
-        ((moment, part.rank, at) for part in parts for at, moment in enumerate(part.times)),
-    )
+    whole = sorted(((moment, part.rank, at) for part in parts for at, moment in enumerate(part.times)))
     assert len(text) == len(whole)
     expected = [(moment, str(rank), parts[rank].read_texts(at, at + 1)[0].decode()) for moment, rank, at in whole]
     assert [(row.time, row.label, row.text) for row in text.read_rows(start, start + number)] == expected[

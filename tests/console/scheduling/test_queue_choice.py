@@ -40,7 +40,7 @@ def test_the_only_one_or_the_one_that_fits(queues: list[ClusterQueue], name: str
     found = choose_queue(cluster(*queues), ASK)
     assert found.queue == name
     assert found.why.startswith(why)
-    assert len(found.others) == len(queues) - 1
+    assert len(found.other_queues) == len(queues) - 1
 
 
 def test_where_there_is_none_it_says_so_and_what_to_do() -> None:
@@ -63,8 +63,8 @@ def test_where_there_is_none_it_says_so_and_what_to_do() -> None:
 )
 def test_that_nobody_knows_the_queues_is_not_that_there_is_none(state: WatchState, unknown: str) -> None:
     fleet = structs.replace(fleet_of(), links={"localqueues": WatchStatus("localqueues", state)})
-    assert choose_queue(fleet, ASK).unknown == unknown
-    assert not choose_queue(fleet, replace(ASK, gpus=0)).unknown, "a download needs none"
+    assert choose_queue(fleet, ASK).why_unknown == unknown
+    assert not choose_queue(fleet, replace(ASK, gpus=0)).why_unknown, "a download needs none"
 
 
 def test_queues_whose_quota_may_not_be_seen_are_not_called_shut() -> None:

@@ -274,8 +274,8 @@ def test_what_the_screen_shows_of_progress_and_start_is_in_the_json_of_jobs(flee
     start = ExpectedStart(fleet.at + 600, "llama-70b", latest=True)
     job_progress = JobProgress(step=40, total=100, loss=0.25, step_time=3.0, pace=3.0)
     rows = [
-        JobLine(runs, fleet, job_progress, start=start),
-        JobLine(waits, fleet, None, start=start),
+        JobLine(runs, fleet, job_progress, expected_start=start),
+        JobLine(waits, fleet, None, expected_start=start),
         JobLine(runs, fleet),
     ]
     keys = "progress", "seconds_left", "expected_start"

@@ -315,10 +315,10 @@ async def test_the_value_of_an_image_keeps_its_end_in_the_form() -> None:
 @pytest.mark.parametrize(
     ("choice", "typed", "values", "problem"),
     [
-        (QueueChoice(unknown="the queues are not known"), "", {},
+        (QueueChoice(why_unknown="the queues are not known"), "", {},
          "Name one, or type none to bypass Kueue: the queues are not known."),
-        (QueueChoice(unknown="the queues are not known"), "none", {"queue": ""}, ""),
-        (QueueChoice(unknown="the queues are not known"), "a4", {"queue": "a4"}, ""),
+        (QueueChoice(why_unknown="the queues are not known"), "none", {"queue": ""}, ""),
+        (QueueChoice(why_unknown="the queues are not known"), "a4", {"queue": "a4"}, ""),
         (QueueChoice("a4"), "", {"queue": "a4"}, ""),
         (QueueChoice("a4"), "none", {"queue": ""}, ""),
         (QueueChoice(), "", {}, ""),

@@ -123,9 +123,9 @@ def slow_rank(share: float, **facts: Any) -> LateRank:
 )
 def test_a_pod_with_a_slow_rank_has_a_sign_for_how_long_the_others_wait(share: float, mark: tuple[str, str]) -> None:
     late = late_mark(slow_rank(share))
-    assert PodCell(0, OK, late=late).run(0.0) == Span(*mark)
-    assert PodCell(0, OK, behind=2, late=late).run(0.0) == Span("▼", "bad")
-    assert PodCell(0, Span("✗", "bad"), late=late).run(0.0) == Span("✗", "bad")
+    assert PodCell(0, OK, late_mark=late).run(0.0) == Span(*mark)
+    assert PodCell(0, OK, steps_behind=2, late_mark=late).run(0.0) == Span("▼", "bad")
+    assert PodCell(0, Span("✗", "bad"), late_mark=late).run(0.0) == Span("✗", "bad")
 
 
 def test_of_a_pod_the_worst_rank_is_reported_and_of_one_without_slow_ranks_the_bound() -> None:

@@ -185,7 +185,7 @@ class FlavorAssigner:
         flavor_choice: FlavorChoice | None = None,
     ) -> None:
         """`flavor_choice` limits the flavors to those of an earlier choice."""
-        self._only = flavor_choice
+        self._flavor_choice = flavor_choice
         self._workload = workload
         self._queue = queue
         self._snapshot = snapshot
@@ -310,12 +310,14 @@ class FlavorAssigner:
         tried_before = self._workload.tried[number] if number < len(self._workload.tried) else {}
         first = tried_before.get(resource, -1) + 1
         pod_sets = [self._workload.pod_sets[each] for each in numbers]
-        nominated = {self._only.pod_sets[at].flavors.get(resource) for at in numbers} if self._only else set()
+        nominated = (
+            {self._flavor_choice.pod_sets[at].flavors.get(resource) for at in numbers} if self._flavor_choice else set()
+        )
         best: FlavorAttempt | None = None
         reasons: list[str] = []
         last = len(group.flavors) - 1
         for at, flavor in enumerate(group.flavors[first:], first):
-            if self._only and flavor not in nominated:
+            if self._flavor_choice and flavor not in nominated:
                 reasons.append(
                     f"skipping flavor {flavor} as it is not found in the nomination mapping for resource {resource}"
                 )

@@ -80,7 +80,7 @@ class _Key(NamedTuple):
     allowed: str
     read: Callable[[str], Any] | Mapping[str, _Key]  # of a map in a list: its keys
     default: Any = _REQUIRED
-    of_flavors: bool = False  # a map from flavors to such values
+    is_map_by_flavor: bool = False  # a map from flavors to such values
 
 
 def job_names(name: str, count: int) -> list[str]:
@@ -170,10 +170,12 @@ _FLAVOR_KEYS = {
 }
 _QUEUE_KEYS = {
     "name": _NAME_KEY,
-    "quota": _Key("quota", _GPUS_HELP, _whole_number_parser(0, 1_000_000), of_flavors=True),
+    "quota": _Key("quota", _GPUS_HELP, _whole_number_parser(0, 1_000_000), is_map_by_flavor=True),
     "cohort": _Key("cohort", _NAME_KEY.allowed, _parse_name, ""),
-    "borrowingLimit": _Key("borrowing_limit", _GPUS_HELP, _whole_number_parser(0, 1_000_000), {}, of_flavors=True),
-    "lendingLimit": _Key("lending_limit", _GPUS_HELP, _whole_number_parser(0, 1_000_000), {}, of_flavors=True),
+    "borrowingLimit": _Key(
+        "borrowing_limit", _GPUS_HELP, _whole_number_parser(0, 1_000_000), {}, is_map_by_flavor=True
+    ),
+    "lendingLimit": _Key("lending_limit", _GPUS_HELP, _whole_number_parser(0, 1_000_000), {}, is_map_by_flavor=True),
     "queueingStrategy": _Key("strategy", *_CHOICE_KEYS["queueingStrategy"], "BestEffortFIFO"),
     "withinClusterQueue": _Key("within_queue", *_CHOICE_KEYS["withinClusterQueue"], "Never"),
     "reclaimWithinCohort": _Key("reclaim", *_CHOICE_KEYS["reclaimWithinCohort"], "Never"),
@@ -183,7 +185,7 @@ _QUEUE_KEYS = {
 _COHORT_KEYS = {
     "name": _NAME_KEY,
     "parent": _Key("parent", _NAME_KEY.allowed, _parse_name, ""),
-    "quota": _Key("quota", _GPUS_HELP, _whole_number_parser(0, 1_000_000), {}, of_flavors=True),
+    "quota": _Key("quota", _GPUS_HELP, _whole_number_parser(0, 1_000_000), {}, is_map_by_flavor=True),
 }
 _JOB_KEYS = {
     "name": _NAME_KEY,
@@ -311,10 +313,10 @@ class _ScenarioReader:
             return [
                 self.read_map(each, key.read, f"an entry of {name}", (name, at)) for at, each in enumerate(node.value)
             ]
-        if key.of_flavors:
+        if key.is_map_by_flavor:
             if not isinstance(node, yaml.MappingNode) or (not node.value and key.default is _REQUIRED):
                 return self._report_wrong_value(node, name, key)
-            one = key._replace(of_flavors=False, allowed="a whole number of GPUs, not below 0")
+            one = key._replace(is_map_by_flavor=False, allowed="a whole number of GPUs, not below 0")
             return {
                 _quote_node(each): self._read_value(value, one, f"{name} of {_quote_node(each)}")
                 for each, value in node.value

@@ -1,4 +1,4 @@
-"""Which rank the others wait for, and in which operation, by all ranks' dumps of PyTorch's flight recorder.
+"""The verdict on a hang by flight recorders: whom the others wait for, and in which operation, by all ranks' dumps.
 
 Each rank numbers the collectives of each of its process groups, so that numbers are compared within a group only. A
 rank waits at its first operation that has not ended: for the members of the group that have not entered that one, or
@@ -127,11 +127,11 @@ class GroupTable:
     """One shared ProcessGroup object per name and ranks, in whichever ranks' dumps it is listed."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
+        self._groups: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
 
     def find(self, name: str, group_ranks: GroupRanks) -> ProcessGroup:
         key = name, tuple(group_ranks.ranks)
-        return self._known.setdefault(key, ProcessGroup(*key))
+        return self._groups.setdefault(key, ProcessGroup(*key))
 
 
 class _WaitGraph:

@@ -54,9 +54,9 @@ class CollectorUnwrapper:
 
     def __init__(self) -> None:
         self._decoder: codecs.IncrementalDecoder | None = None
-        self._begun = False
+        self._has_begun = False
         self._head, self._rest = b"", b""
-        self._held: list[bytes] = []  # first lines that may be wrapped, until it is clear in what
+        self._held_lines: list[bytes] = []  # first lines that may be wrapped, until it is clear in what
         self._seen = 0
         self._wrap: _JsonUnwrapper | _CsvUnwrapper | _AnsibleUnwrapper | _PrefixUnwrapper | None = None
         self._whole: bytearray | None = None  # all so far of a log that may be one JSON array
@@ -64,7 +64,7 @@ class CollectorUnwrapper:
 
     def feed(self, data: bytes) -> bytes:
         """Take bytes and return the unwrapped lines that are known so far."""
-        if not self._begun:
+        if not self._has_begun:
             self._head += data
             if len(self._head) < _MIN_UTF16_BYTES:
                 return b""
@@ -74,7 +74,7 @@ class CollectorUnwrapper:
         return data if self._plain else self._unwrap_lines(data)
 
     def close(self) -> bytes:
-        data = self._detect_encoding() if not self._begun else b""
+        data = self._detect_encoding() if not self._has_begun else b""
         if self._decoder is not None:
             data += self._decoder.decode(b"", True).encode()
         rest_text = self._unwrap_lines(data) if not self._plain else data
@@ -90,7 +90,7 @@ class CollectorUnwrapper:
 
     def _detect_encoding(self) -> bytes:
         """Detect the encoding: UTF-16 by its byte order mark or by zeros in every second byte, else UTF-8."""
-        self._begun = True
+        self._has_begun = True
         head, self._head = self._head, b""
         name = _detect_utf16(head)
         if name:
@@ -126,29 +126,29 @@ class CollectorUnwrapper:
         if self._wrap is not None:
             return self._wrap.unwrap_line(line)
         if not line.strip() or line.startswith((b"+ ", b"--\n")):
-            if not self._held:
+            if not self._held_lines:
                 return line
-            self._held.append(line)
+            self._held_lines.append(line)
             return b""
-        self._wrap = _find_unwrapper(line) if not self._held else None
+        self._wrap = _find_unwrapper(line) if not self._held_lines else None
         if self._wrap is not None:
             return self._wrap.unwrap_line(line)
         if any(bare(line) is not None for bare, _ in _PREFIX_FORMATS):
-            self._held.append(line)
+            self._held_lines.append(line)
             return self._detect_wrapping()
         self._seen += 1
         self._plain = self._seen >= DETECTION_LINES
         return self._release_held_lines() + line
 
     def _release_held_lines(self) -> bytes:
-        held, self._held = b"".join(self._held), []
+        held, self._held_lines = b"".join(self._held_lines), []
         return held
 
     def _detect_wrapping(self, *, is_over: bool = False) -> bytes:
         """Detect the wrapping from the lines held so far; returns nothing while more lines are needed."""
-        if not self._held:
+        if not self._held_lines:
             return b""
-        lines = [line for line in self._held if line.strip() and not line.startswith((b"+ ", b"--\n"))]
+        lines = [line for line in self._held_lines if line.strip() and not line.startswith((b"+ ", b"--\n"))]
         for bare, enough in _PREFIX_FORMATS:
             if any(bare(line) is None for line in lines) or (
                 bare is _strip_grep_number and not _has_rising_numbers(lines)
@@ -157,7 +157,7 @@ class CollectorUnwrapper:
             if len(lines) < (min(enough, 2) if is_over else enough):
                 return b"" if not is_over else self._release_held_lines()
             self._wrap = _PrefixUnwrapper(bare)
-            held, self._held = self._held, []
+            held, self._held_lines = self._held_lines, []
             return b"".join(map(self._wrap.unwrap_line, held))
         self._seen += len(lines)
         self._plain = self._seen >= DETECTION_LINES or any(map(_GREP_NUMBER.match, lines))
@@ -201,7 +201,7 @@ class _SortedRecords:
 
     def __init__(self) -> None:
         self._time = ""
-        self._kept: list[bytes] = []  # texts whose order is not known yet, or all if they are in none
+        self._stored: list[bytes] = []  # texts whose order is not known yet, or all if they are in none
         self._size = 0
         self._forward: bool | None = None
 
@@ -217,13 +217,13 @@ class _SortedRecords:
         self._time = time or self._time
         if self._forward or not time:
             return self.flush() + labelled if self._forward else labelled
-        self._kept.append(labelled)
+        self._stored.append(labelled)
         self._size += len(labelled)
         return self.flush() if self._size > MAX_DOCUMENT_BYTES else b""
 
     def flush(self) -> bytes:
         """The texts that were held back, oldest first."""
-        kept, self._kept, self._size = self._kept, [], 0
+        kept, self._stored, self._size = self._stored, [], 0
         return b"".join(kept if self._forward is not False else reversed(kept))
 
 
@@ -241,7 +241,7 @@ class _CsvUnwrapper(_SortedRecords):
 
     def __init__(self, text_column: int, time_column: int, pod_column: int) -> None:
         super().__init__()
-        self._at = text_column, time_column, pod_column
+        self._columns = text_column, time_column, pod_column
         self._open = b""
         self._heading = True
 
@@ -254,7 +254,7 @@ class _CsvUnwrapper(_SortedRecords):
             return b""
         row, self._open = self._open.decode("utf-8", "replace").rstrip("\r\n"), b""
         cells = _split_cells(row)
-        text, time, pod = (cells[at] if 0 <= at < len(cells) else "" for at in self._at)
+        text, time, pod = (cells[at] if 0 <= at < len(cells) else "" for at in self._columns)
         return self.add_record(text.rstrip("\r\n"), time, pod)
 
 

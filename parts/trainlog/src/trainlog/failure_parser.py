@@ -147,7 +147,7 @@ class FailureParser:
     """Finds the failures in the log of one job, fed in pieces."""
 
     def __init__(self) -> None:
-        self._blocks = LineBlocks(MAX_LINE, returns=True)
+        self._line_blocks = LineBlocks(MAX_LINE, returns=True)
         self._found: dict[tuple[str, int | None, str, str], LogFailure] = {}
         self._ends: dict[str, tuple[int, str]] = {}  # kind -> where in the log a launcher last told its end so, and how
         self._reports: dict[str, _LauncherReport] = {}
@@ -168,7 +168,7 @@ class FailureParser:
 
     def feed(self, data: bytes) -> bool:
         """Parse more bytes, up to the last line end; returns whether a failure was found."""
-        block = self._blocks.feed(data)
+        block = self._line_blocks.feed(data)
         before, at = len(self._found), 0
         for start, end in iter_spans_with(
             FAILURE_SEARCH, block, lambda: bool(self._reports or self._raising or self._naming)
@@ -184,7 +184,7 @@ class FailureParser:
     def close(self) -> bool:
         """Parse an unterminated last line; returns whether a failure was found."""
         before = len(self._found)
-        if rest := self._blocks.flush():
+        if rest := self._line_blocks.flush():
             self._parse_line(rest, self._bytes)
         for label in list(self._reports):
             self._close_report(label, self._bytes)

@@ -47,21 +47,21 @@ class LmEvalParser:
     """Parses the scores in any number of result tables, fed in pieces."""
 
     def __init__(self) -> None:
-        self._blocks = LineBlocks(MAX_LINE_BYTES, returns=True)
+        self._line_blocks = LineBlocks(MAX_LINE_BYTES, returns=True)
         self._columns: dict[str, int] = {}
         self._group = False
         self._task, self._version, self._depth, self._padding = "", "", 0, 0
         self.scores: list[EvalScore] = []
 
     def feed(self, data: bytes) -> list[EvalScore]:
-        before, block = len(self.scores), self._blocks.feed(data)
+        before, block = len(self.scores), self._line_blocks.feed(data)
         for start, end in iter_spans_with(_TABLE_TITLE, block, lambda: bool(self._columns)):
             self._parse_line(strip_terminal_codes(block[start : min(end, start + MAX_LINE_BYTES)]))
         return self.scores[before:]
 
     def close(self) -> list[EvalScore]:
         before = len(self.scores)
-        self._parse_line(strip_terminal_codes(self._blocks.flush()))
+        self._parse_line(strip_terminal_codes(self._line_blocks.flush()))
         return self.scores[before:]
 
     def _parse_line(self, line: str) -> None:
@@ -135,7 +135,7 @@ class LogResults:
         self._collected = CollectorUnwrapper()
         self._nccl, self._training = NcclParser(), TrainingParser(formats)
         self._failures, self._scores = FailureParser(), LmEvalParser()
-        self._stacks, self._blocks = PySpyParser(), LineBlocks(MAX_LINE_BYTES)
+        self._stacks, self._line_blocks = PySpyParser(), LineBlocks(MAX_LINE_BYTES)
         self._above = b""  # the last line so far that is not empty
         self._json: bytearray | None = bytearray()  # all of it, as long as it may be one JSON object
         self.from_json: NcclTest | None = None  # the test, if the log is nccl-tests' JSON output
@@ -230,13 +230,13 @@ class LogResults:
             self.from_json = parse_nccl_json(bytes(self._json))
             if self._json[:1] == b"[":
                 self._of_json = tuple(each for each in parse_pyspy(bytes(self._json)) if each.threads)
-        self._stacks.feed(self._blocks.flush())
+        self._stacks.feed(self._line_blocks.flush())
         self._stacks.close()
         changed = self._nccl.close(), self._training.close(), self._failures.close(), self._scores.close()
         return rest or any(changed) or self.from_json is not None
 
     def _feed_stacks(self, data: bytes) -> bool:
-        block, dumps = self._blocks.feed(data), False
+        block, dumps = self._line_blocks.feed(data), False
         for start, end in iter_spans_with(_STACK_WORDS, block, lambda: self._stacks.open):
             dumps = True
             if not self._stacks.open:  # its process is named above it

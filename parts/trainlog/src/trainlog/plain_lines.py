@@ -15,15 +15,15 @@ class TextLineSplitter:
 
     def __init__(self, max_length: int = MAX_LINE_BYTES) -> None:
         self._longest = max_length
-        self._blocks = LineBlocks(max_length, returns=True)
+        self._line_blocks = LineBlocks(max_length, returns=True)
 
     def feed(self, data: bytes) -> Iterator[str]:
-        for raw in self._blocks.feed(data).split(b"\n")[:-1]:
+        for raw in self._line_blocks.feed(data).split(b"\n")[:-1]:
             yield strip_terminal_codes(raw[: self._longest])
 
     def flush(self) -> Iterator[str]:
         """Yield the last line if it has no line end."""
-        rest = self._blocks.flush()
+        rest = self._line_blocks.flush()
         if rest:
             yield strip_terminal_codes(rest)
 

@@ -104,8 +104,8 @@ class PySpyParser:
     """Parses any number of py-spy dumps, fed in pieces."""
 
     def __init__(self) -> None:
-        self._lines = TextLineSplitter(MAX_JSON_BYTES)
-        self._read: list[_DumpedProcess] = []
+        self._splitter = TextLineSplitter(MAX_JSON_BYTES)
+        self._processes: list[_DumpedProcess] = []
         self._indent = 0
         self._headed: int | None = None  # the process whose head came last
         self._json: list[str] | None = None  # lines of a dump in JSON, from its first on
@@ -115,14 +115,14 @@ class PySpyParser:
 
     @property
     def processes(self) -> tuple[ProcessStacks, ...]:
-        return tuple(each.to_process_stacks() for each in self._read)
+        return tuple(each.to_process_stacks() for each in self._processes)
 
     def feed(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
+        for line in self._splitter.feed(data):
             self._parse_line(line)
 
     def close(self) -> None:
-        for line in self._lines.flush():
+        for line in self._splitter.flush():
             self._parse_line(line)
 
     def _parse_line(self, line: str) -> None:
@@ -161,30 +161,30 @@ class PySpyParser:
             process.threads.append(each.to_thread())
             if each.process_info is not None:
                 process.command = each.process_info.command_line
-        self._read += found.values()
+        self._processes += found.values()
 
     def _parse_text_line(self, line: str) -> bool:
         """Parse a line of a text dump; returns whether it is one."""
         if found := _PID_HEAD.match(line):
             self._headed = int(found.group(1))
         elif found := _PROCESS_LINE.match(line):
-            self._read.append(_DumpedProcess(int(found.group(1)), found.group(2).strip()))
+            self._processes.append(_DumpedProcess(int(found.group(1)), found.group(2).strip()))
         elif found := _STACK_DUMP_LINE.match(line):
-            self._read.append(_DumpedProcess(int(found.group(1)) if found.group(1) else None))
+            self._processes.append(_DumpedProcess(int(found.group(1)) if found.group(1) else None))
         elif found := _THREAD_LINE.match(line):
             state = tuple(sorted({*(found.group(2) or "").split("+")} - {""}))
             if len(self._current_process().threads) < MAX_THREADS:
                 self._current_process().threads.append((found.group(1), found.group(3) or "", state, []))
             self._indent = 0
-        elif (found := _FRAME_LINE.match(line)) and self._read and self._read[-1].threads:
+        elif (found := _FRAME_LINE.match(line)) and self._processes and self._processes[-1].threads:
             # Calls all stand equally deep; arguments and local variables, which may look alike, stand deeper.
             indent = len(line) - len(line.lstrip())
             self._indent = self._indent or indent
-            if indent == self._indent and len(self._read[-1].threads[-1][3]) < MAX_FRAMES:
+            if indent == self._indent and len(self._processes[-1].threads[-1][3]) < MAX_FRAMES:
                 frame = Frame(found.group(1), found.group(2), int(found.group(3)) if found.group(3) else None)
-                self._read[-1].threads[-1][3].append(frame)
-        elif (found := _PYTHON_VERSION.match(line)) and self._read:
-            self._read[-1].python = found.group(1)
+                self._processes[-1].threads[-1][3].append(frame)
+        elif (found := _PYTHON_VERSION.match(line)) and self._processes:
+            self._processes[-1].python = found.group(1)
         elif found := _ERROR_LINE.match(line):
             self._add_error(found.group(1).strip())
         else:
@@ -192,14 +192,16 @@ class PySpyParser:
         return True
 
     def _add_error(self, error: str) -> None:
-        if not self._read or self._read[-1].threads or self._read[-1].error:  # what is there is another process
-            self._read.append(_DumpedProcess(self._headed))
-        self._read[-1].error, self._headed = error, None
+        if (
+            not self._processes or self._processes[-1].threads or self._processes[-1].error
+        ):  # what is there is another process
+            self._processes.append(_DumpedProcess(self._headed))
+        self._processes[-1].error, self._headed = error, None
 
     def _current_process(self) -> _DumpedProcess:
-        if not self._read:
-            self._read.append(_DumpedProcess())
-        return self._read[-1]
+        if not self._processes:
+            self._processes.append(_DumpedProcess())
+        return self._processes[-1]
 
 
 def parse_pyspy(data: bytes) -> tuple[ProcessStacks, ...]:

@@ -324,7 +324,7 @@ class NcclParser:
     def __init__(self) -> None:
         self.growing: list[GrowingTest] = []  # the tests without a copy of their rows, for frequent callers
         self._streams: dict[str, ProcessParser] = {}
-        self._blocks = LineBlocks(MAX_LINE_BYTES)
+        self._line_blocks = LineBlocks(MAX_LINE_BYTES)
         self._look = 0  # lines among which the rest of a row is still looked for
         self._busy = False  # whether a table is open
         self._reach, self._patience = _MIN_SEARCH_BYTES, 1
@@ -351,7 +351,7 @@ class NcclParser:
 
     def read(self, data: bytes, line: int | None = None) -> list[GrowingTest]:
         """Parse more bytes; returns the changed tests without a copy of their rows."""
-        block, at = self._blocks.feed(data), 0
+        block, at = self._line_blocks.feed(data), 0
         self._puzzle.begin_block(block, line)
         changed: dict[GrowingTest, None] = {}
         while at < len(block):
@@ -369,7 +369,7 @@ class NcclParser:
 
     def close(self) -> list[NcclTest]:
         """Parse an unterminated last line; returns the changed tests."""
-        changed = [self._parse_line(self._blocks.flush()), *(stream.flush() for stream in self._streams.values())]
+        changed = [self._parse_line(self._line_blocks.flush()), *(stream.flush() for stream in self._streams.values())]
         found = dict.fromkeys(run for run in changed if run)
         return [run.to_test() for run in sorted(found, key=lambda run: run.place)]
 

@@ -73,14 +73,14 @@ _BUSBW, _BUSBW_IN = 2, 5  # places of the bus bandwidths among the figures
 class PackedRows:
     """Immutable table rows stored by column; each has both halves and all figures."""
 
-    __slots__ = ("_counts", "_figures", "_size", "_words")
+    __slots__ = ("_counts", "_figures", "_size", "_word_columns")
 
     def __init__(self, size: int, counts: array[int], figures: array[float], words: Sequence[tuple[Any, ...]]) -> None:
         """Rows by column: `counts` bytes and elements, `figures` time, algbw and busbw of both halves.
 
         `words`: type, operation, root, wrong elements of both halves; equal values of a column are stored once.
         """
-        self._size, self._counts, self._figures, self._words = size, counts, figures, words
+        self._size, self._counts, self._figures, self._word_columns = size, counts, figures, words
 
     def __len__(self) -> int:
         return self._size
@@ -94,7 +94,7 @@ class PackedRows:
 
     def iter_speeds(self, unchecked: _T) -> Iterator[tuple[int, float, float, int | _T]]:
         """Yield (bytes, busbw of both halves, wrong elements of both, or `unchecked`) per row."""
-        outside, inside = self._words[3:]
+        outside, inside = self._word_columns[3:]
         if len(outside) == len(inside) == 1:
             wrong: Iterable[int | _T] = repeat(_add_wrong_counts(outside[0], inside[0], unchecked))
         else:
@@ -105,13 +105,13 @@ class PackedRows:
 
     @property
     def wrong(self) -> bool:
-        return any(self._words[3]) or any(self._words[4])
+        return any(self._word_columns[3]) or any(self._word_columns[4])
 
     def _figure_column(self, column: int) -> array[float]:
         return self._figures[column * self._size : (column + 1) * self._size]
 
     def _word_column(self, column: int) -> Iterable[Any]:
-        values = self._words[column]
+        values = self._word_columns[column]
         return repeat(values[0], self._size) if len(values) == 1 else values
 
 

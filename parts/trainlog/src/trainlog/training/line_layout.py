@@ -237,7 +237,7 @@ class _LayoutTrial:
 
     def __init__(self, text: str, parse_line: ParseLine, parsed: tuple[StepReport, str]) -> None:
         self._text = text
-        self._read = parse_line
+        self._parse_line = parse_line
         self._parsed = parsed
         self.values = _step_values(parsed[0].step)
         self._pads_freely = all(self._changes_of(_PADDING.sub(width, text)) == {} for width in _PADDING_WIDTHS)
@@ -302,7 +302,7 @@ class _LayoutTrial:
         return self._changes_of(self._text[:start] + other + self._text[end:])
 
     def _changes_of(self, text: str) -> dict[str, object] | None:
-        parsed = self._read(text)
+        parsed = self._parse_line(text)
         if parsed is None or parsed[1] != self._parsed[1] or parsed[0].format != self._parsed[0].format:
             return None
         if parsed[0].step == self._parsed[0].step:

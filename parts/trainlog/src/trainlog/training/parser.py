@@ -93,13 +93,13 @@ class TrainingParser:
         layouts: list[LineLayout] | None = None,
     ) -> None:
         """`layouts` were learned from earlier logs; `is_short`: the log is too short to learn new ones."""
-        self._blocks = LineBlocks(MAX_LINE_BYTES, returns=True)
+        self._line_blocks = LineBlocks(MAX_LINE_BYTES, returns=True)
         self._is_short, self._reach = is_short, _MIN_PIECE_BYTES
-        self._own, self._make_run = formats, make_run
-        self._lines = StepLineFinder(STEP_SEARCH, self._own) if self._own else STEP_SEARCH
+        self._own_formats, self._make_run = formats, make_run
+        self._line_finder = StepLineFinder(STEP_SEARCH, self._own_formats) if self._own_formats else STEP_SEARCH
         self._runs: list[RunReader] = []
         self._open: dict[str, RunReader] = {}
-        self._changed = False
+        self._has_changed = False
         self._learned = LearnedFormat()
         self._bar: ProgressBar | None = None
         self._planned: int | None = None
@@ -132,10 +132,10 @@ class TrainingParser:
 
     def feed(self, data: bytes, line: int | None = None) -> bool:
         """Parse more bytes, up to the last line end; returns whether any run changed."""
-        block, at = self._blocks.feed(data), 0
+        block, at = self._line_blocks.feed(data), 0
         if b"^" in block and b"^M" in block:  # carriage returns as a person copied them
             block = block.replace(b"^M", b" \n")
-        self._puzzle.begin_block(self._blocks.raw, line)
+        self._puzzle.begin_block(self._line_blocks.raw, line)
         while at < len(block):
             end = block.find(b"\n", at + self._reach) + 1 or len(block)
             self._parse_piece(block[at:end], at)
@@ -163,11 +163,11 @@ class TrainingParser:
             self._add_similar(layouts[0], steps, 0, len(rows), piece[piece.rfind(b"\n", 0, -1) + 1 :])
             self._reach = min(2 * self._reach, _MAX_PIECE_BYTES)
             return
-        found, at = self._lines.find_lines(piece), 0
+        found, at = self._line_finder.find_lines(piece), 0
         self._reach = _MIN_PIECE_BYTES if found else min(2 * self._reach, _MAX_PIECE_BYTES)
         starts = sorted(found)
         bars = {}
-        if b"%|" in piece and not self._own:
+        if b"%|" in piece and not self._own_formats:
             bars = {start: bar for start in starts if (bar := PLAIN_BAR.match(piece, start))}
         similar = find_similar(layouts, piece, filterfalse(bars.__contains__, starts)) if layouts else {}
         if similar and (last := next(reversed(similar.values()))[0]) is not layouts[0]:
@@ -223,7 +223,7 @@ class TrainingParser:
                 run.add_following(steps.slice(at, at + taken), label, self._bar)
                 self._alone = 0
                 self._puzzle.add_parsed()
-                self._changed = True
+                self._has_changed = True
             else:
                 taken = min(taken + 1, stop - at)
                 for each in range(at, at + taken):
@@ -236,7 +236,7 @@ class TrainingParser:
 
     def close(self) -> bool:
         """Parse an unterminated last line; returns whether any run changed."""
-        if rest := self._blocks.flush():
+        if rest := self._line_blocks.flush():
             self._parse_raw_line(rest)
         self._close_open_report()
         run = self._open.get("megatron")
@@ -247,7 +247,7 @@ class TrainingParser:
         return self._take_changed() or any(confirmed)
 
     def _take_changed(self) -> bool:
-        changed, self._changed = self._changed, False
+        changed, self._has_changed = self._has_changed, False
         return changed
 
     def may_be_relevant(self, text: str) -> bool:
@@ -255,7 +255,7 @@ class TrainingParser:
         return (
             STEP_SEARCH.occurs_in(text.encode(errors="replace"))
             or self.has_open_report()
-            or parse_in_configured_formats(self._own, text) is not None
+            or parse_in_configured_formats(self._own_formats, text) is not None
         )
 
     def has_open_report(self) -> bool:
@@ -267,7 +267,7 @@ class TrainingParser:
 
     def _parse_text(self, text: str, raw_line: bytes | None) -> None:
         """Parse a line; `raw_line`: its bytes, if similar lines may follow that can be parsed together."""
-        if self._own and (own := parse_in_configured_formats(self._own, text)):
+        if self._own_formats and (own := parse_in_configured_formats(self._own_formats, text)):
             self._add_report(own, self._reporter_of(text, own.at))
             return
         if self.has_open_report() and self._continues_report(text):
@@ -295,7 +295,7 @@ class TrainingParser:
             if run is not None:
                 run.confirm_number()
                 run.finished, self._bar = True, None
-                self._changed = True
+                self._has_changed = True
         elif (step := find_verl_start(text) if " - " in text or text.rstrip()[-1:].isdigit() else None) is not None:
             self._begin_report(text)
             self._metrics = (step, [text])
@@ -473,7 +473,7 @@ class TrainingParser:
             return False
         self._bar = bar
         if run is not None and run.guessing and run.renumber_by_bar(bar):
-            self._changed = True
+            self._has_changed = True
         return True
 
     def _merge_timing(self, timed_step: Step) -> None:
@@ -486,7 +486,7 @@ class TrainingParser:
         elif run.steps and close_in_time(run.steps[-1], timed_step) and run.steps[-1].tflops_per_gpu is None:
             run.steps[-1] = merge_reports(run.steps[-1], timed_step)
             run.format = "megatron-bridge"
-            self._changed = True
+            self._has_changed = True
         else:
             self._timed = timed_step
 
@@ -507,7 +507,7 @@ class TrainingParser:
             run.add_unnumbered(report.step, self._bar)
         else:
             run.add_step(report.step, label)
-        self._changed = True
+        self._has_changed = True
 
     def _find_or_make_run(self, report: StepReport, label: str) -> RunReader:
         family, number = _FORMAT_FAMILIES.get(report.format, report.format), report.step.step

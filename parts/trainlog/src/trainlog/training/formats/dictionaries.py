@@ -168,11 +168,11 @@ class MultilineReport:
         self._total = total
         self._loose = loose
         self._figures: dict[str, float] = {}
-        self._lines = 0
+        self._line_count = 0
 
     def add_line(self, text: str) -> bool:
         """Parse the next line; returns whether it belongs to the report."""
-        self._lines += 1
+        self._line_count += 1
         figures = list(_iter_figures(text)) if _INDENTED.match(text) else []
         for name, value in figures:
             self._figures.setdefault(name, value)
@@ -180,7 +180,7 @@ class MultilineReport:
 
     def may_continue(self, text: str) -> bool:
         """Whether the report may go on after this line, which is not part of it."""
-        return self._loose and self._lines < _MAX_REPORT_LINES and _LOOSE_REPORT_HEAD.search(text) is None
+        return self._loose and self._line_count < _MAX_REPORT_LINES and _LOOSE_REPORT_HEAD.search(text) is None
 
     def make_report(self) -> StepReport | None:
         """The reported step; None if the report had no loss."""

@@ -43,28 +43,28 @@ class LearnedFormat:
 
     def __init__(self) -> None:
         self._once: dict[tuple[str, ...], values.StepReport] = {}
-        self._known: set[tuple[str, ...]] = set()
+        self._known_keys: set[tuple[str, ...]] = set()
 
     def learn_from_line(self, text: str) -> list[values.StepReport]:
         """The steps in this line, and in the one before with the same keys, once the keys are recognised."""
         keys, found, begins = _parse_line(text)
         if found is None:
             return []
-        if begins or keys in self._known:
-            self._known.add(keys)
+        if begins or keys in self._known_keys:
+            self._known_keys.add(keys)
             return [found]
         before = self._once.pop(keys, None)
         if before is None:
             if len(self._once) < _MAX_REMEMBERED:
                 self._once[keys] = found
             return []
-        self._known.add(keys)
+        self._known_keys.add(keys)
         return [before, found]
 
     def parse_known_line(self, text: str) -> list[values.StepReport]:
         """The step in this line if its keys are recognised; learns nothing."""
         keys, found, _ = _parse_line(text)
-        return [found] if found is not None and keys in self._known else []
+        return [found] if found is not None and keys in self._known_keys else []
 
 
 def _parse_line(text: str) -> tuple[tuple[str, ...], values.StepReport | None, bool]:
@@ -202,11 +202,11 @@ class StepLineFinder:
     """Finds lines that may report a step: lines with one of the words, and lines of the person's own formats."""
 
     def __init__(self, word_search: WordSearch, formats: tuple[OwnFormat, ...]) -> None:
-        self._words, self._formats = word_search, formats
+        self._word_search, self._formats = word_search, formats
 
     def find_lines(self, block: bytes) -> dict[int, int]:
         """The offsets of lines that may report a step, found by their words."""
-        found = self._words.find_lines(block)
+        found = self._word_search.find_lines(block)
         for each in self._formats:
             for at in each.pattern.places(block):
                 end = block.find(b"\n", at)
