@@ -98,4 +98,4 @@ def test_what_if_and_launch_form_agree_on_shared_nodes(checks: tuple[str, ...], 
     ],
 )
 def test_the_rules_are_those_of_the_version_that_runs(kueue: KueueVersion, minor: int) -> None:
-    assert kueue_snapshot(replace(scene(), kueue=kueue), ("dws",)).release.minor == minor
+    assert kueue_snapshot(replace(scene(), kueue_version=kueue), ("dws",)).release.minor == minor
