@@ -363,7 +363,8 @@ async def test_pages_and_lines_over_http(server: ApiServer) -> None:
         server.put(PATH, named(name))
     async with following(server) as changes:
         await eventually(lambda: server.watched(PATH))
-        assert [names(each) for each in seen(changes, FirstListPage)] == [["a", "b"], ["c", "d"]]
+        # a page comes in pieces where building it takes long
+        assert [name for each in seen(changes, FirstListPage) for name in names(each)] == list("abcd")
         assert [names(each) for each in seen(changes, Listed)] == [list("abcde")]
         server.put(PATH, named("f"))
         await eventually(lambda: seen(changes, Changed))
