@@ -207,7 +207,7 @@ _COMMAND_NOT_FOUND = (126, 127)
 
 class ContainerExec:
     def __init__(self, cluster: WatchedCluster) -> None:
-        self._watched = cluster
+        self._cluster = cluster
 
     async def run_in_ranks(
         self,
@@ -230,7 +230,7 @@ class ContainerExec:
         `on_output` gets rank, 1 (output) or 2 (errors) and bytes as they come, `on_end` each rank's result. What fails
         in a rank is in its result; NotAllowed in read-only mode.
         """
-        self._watched.connection_for_change(f"run a command in {len(ranks)} pods")
+        self._cluster.connection_for_change(f"run a command in {len(ranks)} pods")
         room = asyncio.Semaphore(concurrency)
 
         async def run_in_slot(slot: PodSlot) -> RankOutput:
@@ -298,7 +298,7 @@ class ContainerExec:
         """Run all_reduce_perf on a pod's GPUs; `on_output` gets 1 or 2 and bytes, `grown` the test with each row."""
         from trainlog import NcclParser
 
-        self._watched.connection_for_change(f"run an NCCL test in pod {pod.name}")
+        self._cluster.connection_for_change(f"run an NCCL test in pod {pod.name}")
         errors, parser, count = bytearray(), NcclParser(), 0
 
         def store_output(channel: int, data: bytes) -> None:
@@ -335,7 +335,7 @@ class ContainerExec:
         """Run a command in a pod: (exit code, why there is none). Raises Refused, Unreachable if no stream opens."""
         from console.kube import exec as executing
 
-        client, container = self._watched.current_connection.client, container or _main_container(pod)
+        client, container = self._cluster.current_connection.client, container or _main_container(pod)
         try:
             async with asyncio.timeout(limit):
                 return await executing.run(
@@ -370,7 +370,7 @@ class ContainerExec:
     async def _answer_fact_question(self, pod: Pod, fact_question: FactQuestion, container: str) -> ContainerFact:
         from console.kube import exec as executing
 
-        began, client = time.monotonic(), self._watched.current_connection.client
+        began, client = time.monotonic(), self._cluster.current_connection.client
         argv = ("sh", "-c", executing.ANNOUNCE_START + fact_question.script)
 
         def make_fact(state: FactState, message: str = "", text: str = "") -> ContainerFact:

@@ -228,7 +228,7 @@ class _FrameReader:
     """Parses the gateway's output: frames, each a line of three numbers and then bytes of one pod's output."""
 
     def __init__(self, gateway: str, ranks: Sequence[PodSlot], accept: Callable[[PodSlot, Answer], None]) -> None:
-        self._gateway, self._take = gateway, accept
+        self._gateway, self._accept = gateway, accept
         self._open = {rank.number: (rank, bytearray(), bytearray()) for rank in ranks}
         self._rest, self._length = bytearray(), 0
         self.begun = False  # whether the first word of the script has come
@@ -240,7 +240,7 @@ class _FrameReader:
         self._length += len(data)
         if self._length > MAX_ANSWERS_BYTES:
             for rank, _, _ in self._open.values():
-                self._take(rank, _output_limit_error())
+                self._accept(rank, _output_limit_error())
             raise _output_limit_error()
         if not self.begun:
             _, magic, rest = self._rest.partition(_ANSWER_HEAD)
@@ -289,7 +289,7 @@ class _FrameReader:
             return  # no shell has begun there: the pod was not reached
         self.answered += 1
         if why:
-            pod = f"Pod {rank.name}"
-            self._take(rank, Unreachable(f"{pod}: {why}.") if code == _EXIT_TIMED_OUT else Unreadable(f"{pod}: {why}."))
+            error = Unreachable if code == _EXIT_TIMED_OUT else Unreadable
+            self._accept(rank, error(f"Pod {rank.name}: {why}."))
         else:
-            self._take(rank, _program_error(code, errors) if code else bytes(output))
+            self._accept(rank, _program_error(code, errors) if code else bytes(output))

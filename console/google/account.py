@@ -37,7 +37,7 @@ class GoogleAccount:
     """One login's access to Google Cloud, for the connected cluster or without any cluster."""
 
     def __init__(self, cluster: WatchedCluster | None = None, *, read_only: bool = False) -> None:
-        self._watched = cluster
+        self._cluster = cluster
         self._read_only = read_only
         self.project = ""  # the project that was named; counts while no cluster is connected
         self.region = os.environ.get("GOOGLE_CLOUD_REGION") or os.environ.get("CLOUDSDK_COMPUTE_REGION", "")
@@ -58,7 +58,7 @@ class GoogleAccount:
     @property
     def practice_folder(self) -> Path | None:
         """The practice cluster's folder if its imitation of Google is used; None for the real Google."""
-        return self._watched.current_connection.target.cluster.practice_folder if self._watched else None
+        return self._cluster.current_connection.target.cluster.practice_folder if self._cluster else None
 
     async def open_session(self) -> GoogleSession:
         """A session with the login, or with the practice cluster's services. Raises NotLoggedIn at once."""
@@ -73,8 +73,8 @@ class GoogleAccount:
         return reach
 
     async def _read_practice_endpoints(self) -> dict[str, str]:
-        assert self._watched is not None
-        client = self._watched.current_connection.client
+        assert self._cluster is not None
+        client = self._cluster.current_connection.client
         answer: dict[str, str] = json.loads(await client.request("GET", PRACTICE_PATH, action="reach practice Google"))
         self._places[str(self.practice_folder)] = ClusterPlace(answer["project"], answer["location"], answer["cluster"])
         return answer
@@ -96,9 +96,9 @@ class GoogleAccount:
 
     async def place(self) -> ClusterPlace:
         """Project and location of the connected cluster. Raises NotFound without one, or if it is not on GKE."""
-        if self._watched is None:
+        if self._cluster is None:
             raise NotFound("No cluster is connected.", "Connect to one: `a4 clusters` lists them.")
-        context = self._watched.context
+        context = self._cluster.context
         if self.practice:
             await self.open_session()
             return self._places[str(self.practice_folder)]
@@ -108,8 +108,8 @@ class GoogleAccount:
 
     async def _find_place_by_node(self, context: str) -> ClusterPlace:
         """Project and location of a cluster whose context was renamed, by the project of its nodes and its address."""
-        assert self._watched is not None
-        connection = self._watched.current_connection
+        assert self._cluster is not None
+        connection = self._cluster.current_connection
         answer = await connection.client.request(
             "GET", "/api/v1/nodes", params={"limit": "1"}, action="find the location of the cluster"
         )
@@ -229,8 +229,8 @@ class GoogleAccount:
 
     def require_writable(self, action: str) -> None:
         """Raise NotAllowed, naming `action`, in read-only mode."""
-        if self._watched is not None:
-            self._watched.connection_for_change(action)
+        if self._cluster is not None:
+            self._cluster.connection_for_change(action)
         elif self._read_only:
             raise read_only_error(action)
 

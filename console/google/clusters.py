@@ -80,8 +80,8 @@ class GkePool:
     account: str = ""  # the service account of its machines; "default" or empty: Compute Engine's own of the project
 
     @property
-    def on_demand_kind(self) -> str:
-        """How the pool's nodes are provisioned on demand; empty for permanent nodes."""
+    def provisioning(self) -> str:
+        """Why the pool's nodes are not permanent: queued provisioning, flex-start or spot; empty if they are."""
         words = {"queued provisioning": self.queued, "flex-start": self.flex_start, "spot": self.spot}
         return next((word for word, is_so in words.items() if is_so), "")
 

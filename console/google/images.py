@@ -52,7 +52,7 @@ REFRESH_TIMEOUT = 10.0  # seconds for which the launch form waits to hear what b
 
 class GoogleImages:
     def __init__(self, account: GoogleAccount) -> None:
-        self._cloud = account
+        self._account = account
         self.poll = POLL_SECONDS
         self._listed: tuple[Image, ...] = ()
 
@@ -61,9 +61,9 @@ class GoogleImages:
         if project and location:
             return project, location
         try:
-            place = await self._cloud.place()
+            place = await self._account.place()
         except NotFound as error:
-            project, location = project or await self._cloud.default_project(), location or self._cloud.region
+            project, location = project or await self._account.default_project(), location or self._account.region
             if not (project and location):
                 hint = "Without one, name project and region: --project ID --region us-central1."
                 raise BadInput(error.message, hint) from error
@@ -72,10 +72,10 @@ class GoogleImages:
 
     async def _builds_client(self, project: str = "", location: str = "") -> CloudBuild:
         where = await self.build_location(project, location)
-        return await self._cloud.client("build", lambda api, login: api.CloudBuild(login, *where))
+        return await self._account.client("build", lambda api, login: api.CloudBuild(login, *where))
 
     async def _buckets_client(self, project: str) -> Buckets:
-        return await self._cloud.client("cloud_storage", lambda api, login: api.Buckets(login, project))
+        return await self._account.client("cloud_storage", lambda api, login: api.Buckets(login, project))
 
     async def list_contexts(self) -> tuple[BuildContext, ...]:
         """The build contexts included in this program; needs no cluster."""
@@ -124,7 +124,7 @@ class GoogleImages:
 
     async def start_build(self, plan: BuildPlan) -> Build:
         """Upload the context and start the build; it runs when this returns."""
-        self._cloud.require_writable(f"build {plan.image}")
+        self._account.require_writable(f"build {plan.image}")
         if wrong := plan_problems(plan):
             raise BadInput(wrong[0][1])
         description = await asyncio.to_thread(read_build_description, plan.context.folder, plan.context.dockerfile)
@@ -163,7 +163,7 @@ class GoogleImages:
                 found = await buckets.read_bucket(name)
             except NotFound:
                 return False
-        number: str = await self._cloud.call("projects", lambda api, login: api.read_number(login, buckets.project))
+        number: str = await self._account.call("projects", lambda api, login: api.read_number(login, buckets.project))
         return found.project == number
 
     async def list_builds(
@@ -180,7 +180,7 @@ class GoogleImages:
 
     async def cancel_build(self, number: str, project: str = "", location: str = "") -> Build:
         """Cancel a running build. Raises Refused if it has ended."""
-        self._cloud.require_writable(f"cancel build {number}")
+        self._account.require_writable(f"cancel build {number}")
         builds = await self._builds_client(project, location)
         found = await builds.read_build(number)
         if found.over:
@@ -196,7 +196,7 @@ class GoogleImages:
         builds = await self._builds_client(project, location)
         build = await builds.read_build(number)
         stored = await self._buckets_client(build.project) if build.log_bucket else None
-        log: BuildLog = await self._cloud.client("build", lambda api, login: api.BuildLog(login, build, stored))
+        log: BuildLog = await self._account.client("build", lambda api, login: api.BuildLog(login, build, stored))
         over = build.over
         while True:
             async with aclosing(log.read_new_lines()) as lines:
@@ -210,7 +210,7 @@ class GoogleImages:
         await self._record_builds([build])
 
     async def create_repository(self, project: str, location: str, name: str) -> Repository:
-        self._cloud.require_writable(f"create repository {name}")
+        self._account.require_writable(f"create repository {name}")
         return await (await self._registry_client()).create_repository(project, location, name)
 
     async def survey_registry(self, project: str = "", location: str = "") -> RegistrySurvey:
@@ -244,11 +244,11 @@ class GoogleImages:
         return RegistrySurvey(tuple(found), self._listed, tuple(unread))
 
     async def _registry_client(self) -> ArtifactRegistry:
-        return await self._cloud.client("artifact_registry", lambda api, login: api.ArtifactRegistry(login))
+        return await self._account.client("artifact_registry", lambda api, login: api.ArtifactRegistry(login))
 
     @property
     def _record_path(self) -> Path:
-        return (self._cloud.practice_folder or default_path().parent) / "images.json"
+        return (self._account.practice_folder or default_path().parent) / "images.json"
 
     async def _record_in_thread(self, builds: list[Build]) -> None:
         await asyncio.to_thread(record_builds, self._record_path, builds)

@@ -298,17 +298,17 @@ class NodePools:
     """The connected cluster's node pools; Google is asked only when a method is called."""
 
     def __init__(self, cluster: WatchedCluster, account: GoogleAccount) -> None:
-        self._watched = cluster
-        self._cloud = account
+        self._cluster = cluster
+        self._account = account
         self._seen: dict[str, PoolsSnapshot] = {}  # by context: what was last seen of the pools of its cluster
 
     async def read_snapshot(self) -> PoolsSnapshot:
         """Read all pools; what may not be read is listed in the result. Raises if the cluster cannot be read."""
-        gke, cluster = await self._cloud.connected_cluster()
+        gke, cluster = await self._account.connected_cluster()
         unread: dict[str, str] = {}
         nothing_done: tuple[GkeOperation, ...] = ()
         nothing_asked: tuple[ProvisioningRequest, ...] = ()
-        client = self._watched.current_connection.client
+        client = self._cluster.current_connection.client
         counts = (
             _request_or_default(None, unread, "target sizes", partial(self._read_group, pool.groups))
             for pool in cluster.pools
@@ -323,19 +323,19 @@ class NodePools:
             asyncio.gather(*counts),
         )
         groups = {pool.name: group for pool, group in zip(cluster.pools, counted, strict=True)}
-        pools = join_pool_data(cluster, operations, groups, self._watched.fleet, SERVER_CLOCK.now())
+        pools = join_pool_data(cluster, operations, groups, self._cluster.fleet, SERVER_CLOCK.now())
         mine = tuple(each for each in operations if each.cluster == cluster.name)
         picture = PoolsSnapshot(cluster, pools, mine, found, tuple(sorted(unread.items())))
-        self._seen[self._watched.context] = picture
+        self._seen[self._cluster.context] = picture
         return picture
 
     @property
     def last_snapshot(self) -> PoolsSnapshot | None:
         """The last result of `read_snapshot` for this cluster; None if there is none."""
-        return self._seen.get(self._watched.context)
+        return self._seen.get(self._cluster.context)
 
     async def _read_group(self, addresses: Sequence[str]) -> InstanceGroup | None:
-        return await self._cloud.call("compute", lambda api, login: api.read_instance_groups(login, addresses))
+        return await self._account.call("compute", lambda api, login: api.read_instance_groups(login, addresses))
 
     async def follow_snapshots(self) -> AsyncGenerator[PoolsSnapshot | ConsoleError, None]:
         """Yield snapshots or errors at intervals, which shrink during operations and grow after errors."""
@@ -358,12 +358,12 @@ class NodePools:
             else None
             for each in picture.pools
         }
-        pools = join_pool_data(picture.cluster, picture.operations, groups, self._watched.fleet, SERVER_CLOCK.now())
+        pools = join_pool_data(picture.cluster, picture.operations, groups, self._cluster.fleet, SERVER_CLOCK.now())
         return replace(picture, pools=pools)
 
     async def resize(self, pool: str, nodes: int) -> GkeOperation:
         """Set the number of nodes per zone; returns the operation."""
-        self._cloud.require_writable(f"resize node pool {pool}")
+        self._account.require_writable(f"resize node pool {pool}")
         if not 0 <= nodes <= MAX_NODES:
             raise BadInput(f"A node pool cannot have {nodes} nodes.", f"Give a number from 0 to {MAX_NODES:,}.")
         gke, cluster, facts = await self._find_pool(pool)
@@ -374,7 +374,7 @@ class NodePools:
 
     async def scale_between(self, pool: str, least: int, most: int) -> GkeOperation:
         """Set the autoscaling limits of a pool; 0 and 0 disable it. Returns the operation."""
-        self._cloud.require_writable(f"set the limits of node pool {pool}")
+        self._account.require_writable(f"set the limits of node pool {pool}")
         if not 0 <= least <= most <= MAX_NODES:
             hint = f"Give two numbers from 0 to {MAX_NODES:,}, the smaller first."
             raise BadInput(f"{least} to {most} nodes are not valid limits.", hint)
@@ -382,7 +382,7 @@ class NodePools:
         return await gke.scale_between(cluster, pool, least, most)
 
     async def _find_pool(self, pool: str) -> tuple[Gke, GkeCluster, GkePool]:
-        gke, cluster = await self._cloud.connected_cluster()
+        gke, cluster = await self._account.connected_cluster()
         facts = next((each for each in cluster.pools if each.name == pool), None)
         if facts is None:
             listed = ", ".join(each.name for each in cluster.pools)
@@ -391,10 +391,10 @@ class NodePools:
 
     async def follow_operation(self, operation: GkeOperation) -> AsyncGenerator[GkeOperation, None]:
         """Yield the operation as it progresses, until it has ended."""
-        gke = await self._cloud.gke()
+        gke = await self._account.gke()
         yield operation
         while not operation.over:
-            await asyncio.sleep(ACTIVE_POLL_SECONDS if not self._cloud.practice else 0.5)
+            await asyncio.sleep(ACTIVE_POLL_SECONDS if not self._account.practice else 0.5)
             operation = await gke.read_operation(operation.project, operation.location, operation.name)
             yield operation
 
@@ -412,16 +412,16 @@ class NodePools:
         """Raise BadInput, NotFound or Conflict if Google would not accept this report."""
         if fault not in HOST_FAULTS:
             raise BadInput(f"The fault is not known: {fault!r}.", f"Give one of {', '.join(HOST_FAULTS)}.")
-        found = self._watched.fleet.nodes.get(("", node))
+        found = self._cluster.fleet.nodes.get(("", node))
         if found is None:
-            require_listed(self._watched.fleet, "nodes", f"Whether there is a node {node}")
+            require_listed(self._cluster.fleet, "nodes", f"Whether there is a node {node}")
             raise NotFound(f"There is no node {node}.", "`a4 nodes` lists them.")
         if why := self.why_not_reportable(found):
             raise Conflict(f"Node {node} cannot be reported. {why}", "See `a4 nodes` for its state.")
 
     async def wait_until_replaced(self, node: str) -> str:
         """Wait until Google has handled a reported host; returns the last status, "replaced" once the node is gone."""
-        async for fleet in self._watched.snapshots():
+        async for fleet in self._cluster.snapshots():
             found = fleet.nodes.get(("", node))
             if found is None:
                 return "replaced"
@@ -433,7 +433,7 @@ class NodePools:
         """Report the host of a node as faulty: Google evicts its pods, wipes it and replaces it."""
         from console.kube import actions
 
-        connection = self._watched.connection_for_change(f"report node {node}")
+        connection = self._cluster.connection_for_change(f"report node {node}")
         self.require_reportable(node, fault)
         await actions.set_node_labels(connection.client, node, {"cloud.google.com/fault-behavior": fault})
 

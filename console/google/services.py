@@ -122,7 +122,7 @@ async def _pool_choices(google: GoogleServices) -> FieldChoices:
     about = {}
     for pool in (each for each in cluster.pools if each.accelerators):
         limits = f"{pool.least} to {pool.most} nodes" if pool.autoscaling else ""
-        about[f"{_POOL_LABEL}={pool.name}"] = ", ".join(filter(None, (pool.on_demand_kind, limits, pool.machine_type)))
+        about[f"{_POOL_LABEL}={pool.name}"] = ", ".join(filter(None, (pool.provisioning, limits, pool.machine_type)))
     for pool in cluster.pools:
         name = pool.reservation.rpartition("/")[2] if "/reservationBlocks/" not in pool.reservation else ""
         if name and name != "any":

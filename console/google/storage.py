@@ -151,7 +151,7 @@ class CloudStorage:
     """Buckets and file systems that the login can see, and uploads of job logs."""
 
     def __init__(self, account: GoogleAccount, logs: Callable[[], LogService]) -> None:
-        self._cloud = account
+        self._account = account
         self._logs = logs
         self._buckets: dict[str, Buckets] = {}
 
@@ -162,22 +162,22 @@ class CloudStorage:
 
     async def project_or_default(self, project: str = "") -> str:
         """The given project, else the cluster's, else the login's. Raises BadInput if there is none."""
-        found = project or await self._cloud.default_project()
+        found = project or await self._account.default_project()
         if not found:
             raise BadInput("No cluster is connected, and the login names no project.", "Name one: --project ID.")
         return found
 
     async def cluster_region(self) -> str:
         try:
-            return (await self._cloud.place()).region
+            return (await self._account.place()).region
         except NotFound:
             return ""
 
     async def _buckets_of(self, project: str = "") -> Buckets:
         if not project:
-            project = await self._cloud.default_project()
+            project = await self._account.default_project()
         if project not in self._buckets:
-            made = await self._cloud.client("cloud_storage", lambda api, login: api.Buckets(login, project))
+            made = await self._account.client("cloud_storage", lambda api, login: api.Buckets(login, project))
             self._buckets[project] = made
         return self._buckets[project]
 
@@ -246,7 +246,7 @@ class CloudStorage:
             async with room:
                 meter.report(obj.name)
                 try:
-                    came: bool = await self._cloud.call(
+                    came: bool = await self._account.call(
                         "cloud_storage",
                         lambda api, _: api.download_object(buckets, place.bucket, obj, target, meter.add_file),
                     )
@@ -270,7 +270,7 @@ class CloudStorage:
         """
         from console.logs.log_folder import RankLogFiles
 
-        self._cloud.require_writable(f"store the logs of {job}")
+        self._account.require_writable(f"store the logs of {job}")
         buckets = await self._buckets_of()
         there, _ = await buckets.list_folder(GcsPlace(place.bucket, place.folder), limit=1)
         if there and not replace:
@@ -292,13 +292,13 @@ class CloudStorage:
     async def list_lustre(self, project: str = "") -> tuple[LustreInstance, ...]:
         """Lustre instances of the project, those in the cluster's zones first."""
         project = await self.project_or_default(project)
-        found = await self._cloud.call("file_systems", lambda api, login: api.list_lustre(login, project))
+        found = await self._account.call("file_systems", lambda api, login: api.list_lustre(login, project))
         return _nearest_first(found, await self.cluster_region())
 
     async def list_filestore(self, project: str = "") -> tuple[FilestoreInstance, ...]:
         """Filestore shares of the project, those in the cluster's region first."""
         project = await self.project_or_default(project)
-        found = await self._cloud.call("file_systems", lambda api, login: api.list_filestore(login, project))
+        found = await self._account.call("file_systems", lambda api, login: api.list_filestore(login, project))
         return _nearest_first(found, await self.cluster_region())
 
 

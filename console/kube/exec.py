@@ -51,7 +51,7 @@ Output = Callable[[int, bytes], None]  # called with 1 (output) or 2 (errors) an
 class ExecProcess:
     def __init__(self, socket: WebSocket, action: str) -> None:
         self._socket = socket
-        self._doing = action
+        self._action = action
         self._output_parts: deque[tuple[int, bytes]] = deque()
         self._held_bytes = 0
         self._status = bytearray()
@@ -96,8 +96,8 @@ class ExecProcess:
                 await self._more.wait()
         if not self._status:
             hint = "What it did until then remains."
-            raise Unreachable(f"Could not {self._doing} to the end: the connection was lost.", hint)
-        self.code = exit_code(bytes(self._status), self._doing)
+            raise Unreachable(f"Could not {self._action} to the end: the connection was lost.", hint)
+        self.code = exit_code(bytes(self._status), self._action)
 
     def begin(self) -> None:
         self._channel, self._length = -1, 0

@@ -98,7 +98,7 @@ class HttpResponse:
         self.headers: dict[str, str] = {}  # by name, as HTTP/2 spells them: in lower case
         self._connections = connections
         self._curl = curl
-        self._doing = action
+        self._action = action
         self._loop = asyncio.get_running_loop()
         self._silence_seconds = silence
         self._received_at = self._loop.time()
@@ -191,7 +191,7 @@ class HttpResponse:
         """Wait for more data; raises the error that ended the response or that the callback raised."""
         if self._finished:
             error = self._error or EOFError("no answer")
-            raise error if self._failed else connection_error(self._connections.login, self._doing, error) from error
+            raise error if self._failed else connection_error(self._connections.login, self._action, error) from error
         self._data_future = self._loop.create_future()
         try:
             await self._data_future

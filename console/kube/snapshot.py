@@ -309,10 +309,10 @@ class Store:
         for event in self._woken:
             event.set()
 
-    def set_version(self, kind: str, version: str, note: str = "") -> None:
-        """Record the API version of a kind; `note`: that only one namespace may be listed."""
-        (self.in_one_namespace.add if note else self.in_one_namespace.discard)(kind)
-        self._notes[kind] = note
+    def set_version(self, kind: str, version: str, one_namespace_note: str = "") -> None:
+        """Record the API version of a kind; the note says that only one namespace may be listed."""
+        (self.in_one_namespace.add if one_namespace_note else self.in_one_namespace.discard)(kind)
+        self._notes[kind] = one_namespace_note
         self._links[kind] = replace(self._links[kind], version=version)
         self._wake_subscribers()
 

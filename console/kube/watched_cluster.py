@@ -50,7 +50,7 @@ class WatchedCluster:
         self._kinds = tuple(kinds)
         self._selectors = dict(selectors or {})
         self.begun_kinds = tuple(kind for kind in kinds if self._selectors.get(kind, "") is not None)
-        self._brief = is_brief  # whether kinds are only listed until `goes_on`
+        self._is_brief = is_brief  # whether kinds are only listed until `goes_on`
         self.goes_on = asyncio.Event()
         if not is_brief:
             self.goes_on.set()
@@ -104,7 +104,7 @@ class WatchedCluster:
         self.context, self.namespace, self.server_version = target.context, namespace or target.namespace, ""
         self.default_namespace = target.namespace
         self.answered.clear()
-        if self._brief:
+        if self._is_brief:
             self._connection.client.expect_little()
         else:
             self._start_task("greeting", self._read_server_and_user())

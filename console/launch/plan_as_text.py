@@ -53,7 +53,7 @@ class PlanTexts:
     """Launch plans as text and back: YAML, helm commands, differences; needs no cluster."""
 
     def __init__(self, chart_catalog: ChartCatalog, render: Render) -> None:
-        self._catalogue, self._schema = chart_catalog, chart_catalog.schema
+        self._chart_catalog, self._schema = chart_catalog, chart_catalog.schema
         self._render = render
         self._rendered: tuple[LaunchPlan, tuple[Manifest, ...]] | None = None  # the last difference's base
         self._known = [path for path, part in iter_fields(chart_catalog.schema) if not part.get("x-hidden")]
@@ -61,7 +61,7 @@ class PlanTexts:
 
     def demand(self, plan: LaunchPlan) -> LaunchDemand:
         """The GPUs, queue and topology that the plan requests, for a forecast."""
-        ask = demand_of(self._catalogue.values(plan), plan.namespace)
+        ask = demand_of(self._chart_catalog.values(plan), plan.namespace)
         return replace(ask, priority=self.priorities.get(ask.priority_class))
 
     def write_yaml(self, plan: LaunchPlan, old_text: str = "") -> str:
@@ -78,7 +78,7 @@ class PlanTexts:
 
     def _edit_text(self, plan: LaunchPlan, values: dict[str, Value], old_text: str) -> str | None:
         """The text edited to contain these values; None if the result would not parse to exactly them."""
-        defaults = self._catalogue.defaults(plan.recipe)
+        defaults = self._chart_catalog.defaults(plan.recipe)
 
         def has_value(keys: tuple[str, ...], node: YamlNode, value: Value) -> bool:
             part = find_schema(self._schema, keys)
@@ -105,12 +105,12 @@ class PlanTexts:
         except YamlSyntaxError as error:
             return Draft(problems=(error.remark,))
         read = read_values(root, self._schema, hidden or {})
-        known = self._catalogue.find_recipe(recipe).id
+        known = self._chart_catalog.find_recipe(recipe).id
         problems = [*repeated, *read.problems, *self._remarks_on_recipe(known, read)]
         changes = self.changed_values(known, read.values)
         problems += [
             Remark(each.path, each.message, read.line_of((*each.path.split("."), *each.keys)))
-            for each in self._catalogue.value_problems(known, changes)
+            for each in self._chart_catalog.value_problems(known, changes)
         ]
         problems.sort(key=lambda each: each.line)
         return Draft(changes, read.values, read.recipe, problems=tuple(problems), notes=tuple(read.notes))
@@ -137,7 +137,7 @@ class PlanTexts:
         except YamlSyntaxError:
             if not looks_like_helm(text):
                 return ""
-            return (await self.parse_pasted(self._catalogue.recipes()[0].id, text, variables=variables)).recipe
+            return (await self.parse_pasted(self._chart_catalog.recipes()[0].id, text, variables=variables)).recipe
         tree = parse_plain(root, {}) if root else {}
         found = get_path(tree, "recipe.id") if isinstance(tree, Mapping) else None
         return found if isinstance(found, str) else ""
@@ -189,7 +189,7 @@ class PlanTexts:
 
     def changed_values(self, recipe: str, values: Mapping[str, Value]) -> dict[str, Value]:
         """The given values as changes of a recipe's defaults; values of other recipes are dropped."""
-        defaults = self._catalogue.defaults(recipe)
+        defaults = self._chart_catalog.defaults(recipe)
         changes: dict[str, Value] = {}
         for path, part, value in self._iter_changed_values(values):
             default = get_path(defaults, path)
@@ -229,16 +229,16 @@ class PlanTexts:
 
     def helm_command(self, plan: LaunchPlan) -> HelmCommand:
         """The helm command that creates the same release. Raises BadInput if the plan has problems."""
-        self._catalogue.require_valid(plan)
-        recipe = self._catalogue.find_recipe(plan.recipe).id
-        passed = self._catalogue.chart_values(plan)
+        self._chart_catalog.require_valid(plan)
+        recipe = self._chart_catalog.find_recipe(plan.recipe).id
+        passed = self._chart_catalog.chart_values(plan)
         launchers = passed.pop("launchers")
         assert isinstance(launchers, Mapping)
         secret = [path for path, part in iter_fields(self._schema) if part.get("x-secret") and get_path(passed, path)]
         shown = overlay_values({"recipe": {"id": recipe}}, self._order_values(passed, without=secret))
         return helm_command(
             plan.name,
-            str(self._catalogue.chart),
+            str(self._chart_catalog.chart),
             [("--namespace", plan.namespace), ("--labels", f"{RECIPE_LABEL}={recipe}")],
             shown,
             write_values(shown),
@@ -259,9 +259,9 @@ class PlanTexts:
         assert isinstance(tree, Mapping)
         if _is_of_gpu_recipes(tree):
             return self._translate_gpu_recipe(recipe, dict(tree), {}, TranslatedValues())
-        read = read_values(root, self._catalogue.schema, {})
+        read = read_values(root, self._chart_catalog.schema, {})
         known, left = self._recipe_or_default(read.recipe, recipe)
-        mine = {field.path for field in self._catalogue.fields(known)}
+        mine = {field.path for field in self._chart_catalog.fields(known)}
         remarks = [
             Remark(path, f"{path} was not imported: it has no effect in {known}.", read.line_of(tuple(path.split("."))))
             for path in self._known
@@ -277,9 +277,9 @@ class PlanTexts:
 
     def _recipe_or_default(self, name: str, default: str) -> tuple[str, list[Remark]]:
         try:
-            return self._catalogue.find_recipe(name or default).id, []
+            return self._chart_catalog.find_recipe(name or default).id, []
         except BadInput as error:
-            return self._catalogue.find_recipe(default).id, [Remark("recipe", error.message)]
+            return self._chart_catalog.find_recipe(default).id, [Remark("recipe", error.message)]
 
     async def _parse_command(self, recipe: str, line: HelmLine) -> Draft:
         texts = await asyncio.to_thread(_read_files, line.files)
@@ -319,10 +319,10 @@ class PlanTexts:
     def _translate_gpu_recipe(
         self, recipe: str, root: dict[str, Any], texts: Mapping[str, str], out: TranslatedValues
     ) -> Draft:
-        schema = self._catalogue.schema
+        schema = self._chart_catalog.schema
         translate_values(root, set(schema["properties"]), texts, out)
         known, left = self._recipe_or_default(out.recipe, self._recipe_or_default(recipe, recipe)[0])
-        fields = {field.path: field for field in self._catalogue.fields(known)}
+        fields = {field.path: field for field in self._chart_catalog.fields(known)}
         values: dict[str, Value] = {}
         # What is left in the tree by the names of this chart follows; unknown names are reported.
         own = [(path, given) for path in self._known if (given := pop_at(root, tuple(path.split(".")))) is not None]
@@ -367,7 +367,7 @@ class PlanTexts:
             return (FieldProblem("name", message),)
         if isinstance(error, NotFound) and re.search(rf'amespaces? "?{re.escape(plan.namespace)}\b', message):
             return (FieldProblem("namespace", message),)
-        found = find_field_of_message(message, self._catalogue.fields(plan.recipe))
+        found = find_field_of_message(message, self._chart_catalog.fields(plan.recipe))
         return (FieldProblem(found, message),) if found else ()
 
 

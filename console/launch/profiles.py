@@ -49,7 +49,7 @@ class LaunchProfile:
 
 class Profiles:
     def __init__(self, chart_catalog: Callable[[], ChartCatalog], folder: Path | None = None) -> None:
-        self._catalogue, self._folder = chart_catalog, folder
+        self._chart_catalog, self._folder = chart_catalog, folder
 
     @property
     def folder(self) -> Path:
@@ -68,7 +68,7 @@ class Profiles:
         if profile.problems:
             words = " ".join(each.message for each in profile.problems)
             raise BadInput(f"Profile {name}: {words}", f"Correct {self._path_of(name)}.")
-        paths = {field.path for field in self._catalogue().fields(recipe)}
+        paths = {field.path for field in self._chart_catalog().fields(recipe)}
         found: dict[str, Value] = {}
         for path, value in iter_field_values(profile.values, self._all_fields()):
             if path in paths:
@@ -144,7 +144,7 @@ class Profiles:
         tree = parse_settings(settings, {})
         here = {place: as_word(tree.pop(place)) for place in PLACE_KEYS if place in tree and place not in fields}
         given = convert_values(tuple(fields.values()), tree, {}, "any recipe")
-        wrong = self._catalogue().checker.problems(given)
+        wrong = self._chart_catalog().checker.problems(given)
         if wrong:
             raise BadInput(" ".join(each.message for each in wrong))
         _, secret = without_secrets(tuple(fields.values()), given)
@@ -166,7 +166,7 @@ class Profiles:
         atomic_write(path, text.encode())
 
     def _all_fields(self) -> dict[str, Field]:
-        catalogue = self._catalogue()
+        catalogue = self._chart_catalog()
         return {field.path: field for recipe in catalogue.recipes() for field in catalogue.fields(recipe.id)}
 
 

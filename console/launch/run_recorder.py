@@ -45,7 +45,7 @@ class RunRecorder:
         launcher: Callable[[], Launcher],
     ) -> None:
         self._cluster, self._jobs, self._session_runs = cluster, jobs, session_runs
-        self._catalogue, self._launcher = chart_catalog, launcher
+        self._chart_catalog, self._launcher = chart_catalog, launcher
         self._last_seen: dict[int, float] = {}  # when it was last noted what a run's time goes into
         self._settling = asyncio.Lock()
 
@@ -54,7 +54,7 @@ class RunRecorder:
             without_secrets,  # of what may be launched, a list of jobs needs nothing
         )
 
-        catalogue, target = self._catalogue(), self._cluster.current_connection.target
+        catalogue, target = self._chart_catalog(), self._cluster.current_connection.target
         values, left_out = without_secrets(catalogue.fields(plan.recipe), plan.values)
         whole = merge_values(catalogue.defaults(plan.recipe), plan.values)
         gpus, chart = whole.get("gpus"), await asyncio.to_thread((catalogue.chart / "Chart.yaml").read_text)

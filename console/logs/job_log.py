@@ -273,7 +273,7 @@ class JobLog:
     ) -> None:
         """`choose_ranks` maps the number of ranks to those that are read; None means all."""
         self.key = key
-        self._chosen = choose_ranks
+        self._choose_ranks = choose_ranks
         self.kept = JobFolder()
         self.parts: list[LogSegment] = []  # lines of each container, those of the disk first
         self.ranks = 0  # how many ranks the job has
@@ -341,7 +341,7 @@ class JobLog:
             await self._open_folder(jobset, len(every))
         for ending in rank_failures(jobset, fleet):  # they cannot be asked once the pods are gone
             await self.kept.record_failure(ending)
-        chosen = self._chosen(len(every))
+        chosen = self._choose_ranks(len(every))
         read = [rank for rank in every if chosen is None or rank.number in chosen]
         self._reads = len(read)
         for rank in read:

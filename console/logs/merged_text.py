@@ -328,13 +328,13 @@ class CommonLinesText(ListText):
         super().__init__()
         self._consensus = consensus
         self._ranks = ranks
-        self._gaps = list_gaps
+        self._list_gaps = list_gaps
 
     def line_count(self) -> int:
         return len(self._consensus.lines)
 
     def make_row(self, number: int) -> TextRow:
-        line, gaps = self._consensus.lines[number], self._gaps()
+        line, gaps = self._consensus.lines[number], self._list_gaps()
         return TextRow(line.text, line.time, line.ranks_text(self._ranks, gaps), line.is_minority(self._ranks, gaps))
 
     def line_text(self, number: int) -> str:

@@ -88,7 +88,7 @@ class AlarmWatch:
         self._settles = settles
         self._awaited: int | None = None  # the iteration that an earlier reader had seen, until this one has
         self._read: tuple[int | None, float] = (None, now)  # how far that one is, and since when
-        self._key, self._limits = key, thresholds
+        self._key, self._thresholds = key, thresholds
         self._last: JobSample | None = None
         self._pausing = False
         self._xids: list[tuple[str, float]] = []
@@ -112,7 +112,7 @@ class AlarmWatch:
     def feed_line(self, now: float, text: str, printed_at: float = 0.0) -> None:
         """Use a line of any rank; `printed_at` is its node's timestamp, used only for lines printed earlier."""
         early = now - self._listens < self._settles and printed_at
-        if printed_at and now - printed_at > self._limits.late:
+        if printed_at and now - printed_at > self._thresholds.late:
             self._old_line_at = now
         self.line_at, self.has_lines = min(now, printed_at) if early else now, True
         if "Xid" in text and _XID_LINE.search(text):
@@ -204,14 +204,14 @@ class AlarmWatch:
                 self.unknown = f"not known whether it makes steps: connection quiet since {clock:%H:%M:%S}"
             self.late, self.unproved = overdue, unproved
         worst = max(sample.behind, key=lambda each: each[1], default=(0, 0))
-        late = sum(by >= self._limits.behind for _, by in sample.behind)
+        late = sum(by >= self._thresholds.behind for _, by in sample.behind)
         behind = ""
         if late and sample.running:
             more = f" and {late - 1} more" if late > 1 else ""
             behind = f"pod {worst[0]}{more} {worst[1]} steps behind the leading pod"
-        kept = sample.kept if sample.ended_at and known - sample.ended_at > self._limits.kept else ""
+        kept = sample.kept if sample.ended_at and known - sample.ended_at > self._thresholds.kept else ""
         saved = f"last checkpoint before: {sample.saved}" if sample.saved else ""
-        late_pods = {pod for pod, by in sample.behind if by >= self._limits.behind}
+        late_pods = {pod for pod, by in sample.behind if by >= self._thresholds.behind}
         nodes = {
             AlarmKind.BEHIND: [node for pod, node in enumerate(sample.pod_nodes) if pod in late_pods and node],
             AlarmKind.GPU: sample.faulty_nodes,
@@ -260,7 +260,7 @@ class AlarmWatch:
         self.alarms = [new_alarm if each is previous_alarm else each for each in self.alarms]
 
     def _raise_alarm(self, alarm: Alarm) -> bool:
-        if alarm.kind in self._limits.off:
+        if alarm.kind in self._thresholds.off:
             return False
         self.alarms.append(alarm)
         return True
@@ -281,12 +281,12 @@ class AlarmWatch:
                 return ""
             self.step_at = min(now, sample.start.since or self.step_at)
             self.late = sample.start.late(now)
-            return self.late if sample.start.stalled(now, self._limits) else ""
+            return self.late if sample.start.stalled(now, self._thresholds) else ""
         quiet, rhythm = now - self.step_at, sample.rhythm
-        late = rhythm.late_after(self._limits) if rhythm else self._limits.warm_up
-        limit = rhythm.alarm_after(self._limits) if rhythm else self._limits.warm_up
+        late = rhythm.late_after(self._thresholds) if rhythm else self._thresholds.warm_up
+        limit = rhythm.alarm_after(self._thresholds) if rhythm else self._thresholds.warm_up
         if self._pausing:
-            late, limit = max(late, self._limits.pause), max(limit, self._limits.pause)
+            late, limit = max(late, self._thresholds.pause), max(limit, self._thresholds.pause)
         words = _late_words(quiet, sample)
         listened = now - self._begun >= max(self._settles, 3 * rhythm.pace if rhythm else 0.0)
         proved = listened and not sample.behind_log
@@ -299,9 +299,9 @@ class AlarmWatch:
         if not look.running or look.finished or look.trained or now - self._begun < self._settles or look.behind_log:
             return "", 0.0
         known = self.has_lines and (look.step is None or look.steps >= MIN_STEPS_FOR_PACE) and not self._pausing
-        limit = self._limits.silent if known and look.step is not None else self._limits.warm_up
+        limit = self._thresholds.silent if known and look.step is not None else self._thresholds.warm_up
         if look.rhythm is not None:  # who makes a step in twenty minutes may print nothing for as long
-            limit = max(limit, look.rhythm.late_after(self._limits))
+            limit = max(limit, look.rhythm.late_after(self._thresholds))
         if now - max(self.line_at, self.step_at if look.step is not None else 0.0) <= limit:
             return "", 0.0
         if look.step is None:

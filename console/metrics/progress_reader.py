@@ -70,7 +70,7 @@ class NanOnsetFinder:
     """Finds the step at which a loss became NaN by reading the log backwards, once for all who ask."""
 
     def __init__(self, read_tail: ReadTail, log_cache: Callable[[], LogResultCache] = LogResultCache) -> None:
-        self._read_tail, self._learned = read_tail, log_cache
+        self._read_tail, self._log_cache = read_tail, log_cache
         self._known: dict[str, RunPosition] = {}  # by the uid of the JobSet
         self._searched: set[str] = set()  # whose logs were read back to where the loss was lost, or as far as that goes
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -93,7 +93,7 @@ class NanOnsetFinder:
             if uid in self._known:
                 position = position.with_nan_onset(self._known[uid])
             if position.nan and position.nan_from is None and uid not in self._searched:
-                learned, by, last = self._learned(), position.nan_by or 0, position.step or 0
+                learned, by, last = self._log_cache(), position.nan_by or 0, position.step or 0
                 if (earlier := learned.diverged(uid, position)) is not None:
                     position = position.with_nan_onset(earlier)
                 else:
@@ -158,8 +158,8 @@ class JobProgressReader:
         self._cluster, self._service = cluster, service
         self._read_tail = read_tail or self._read_tail_of_log
         self._unstored = LogResultCache()
-        self._learned = log_cache or (lambda: self._unstored)
-        self.beginnings = NanOnsetFinder(self._read_tail, self._learned)
+        self._log_cache = log_cache or (lambda: self._unstored)
+        self.beginnings = NanOnsetFinder(self._read_tail, self._log_cache)
         self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
         self._asked: dict[str, float] = {}
         self._ended_uids: set[str] = set()
@@ -233,7 +233,7 @@ class JobProgressReader:
 
         if not due:
             return changed
-        learned = self._learned()
+        learned = self._log_cache()
         await asyncio.to_thread(learned.load)
         changed |= any(await asyncio.gather(*(update_job(jobset) for jobset in due)))
         if learned.has_news:
@@ -308,7 +308,7 @@ class JobProgressReader:
         about.set_job_facts(jobset, self._cluster.fleet)
         depends = jobset.restarts, jobset.state, about.accelerator, self._service.pass_line
         of = msgpack.encode([depends, sorted((number, pod.uid, pod.containers) for number, pod in likely)])
-        ended = self._learned().ended(jobset.uid, of) if jobset.finished else None
+        ended = self._log_cache().ended(jobset.uid, of) if jobset.finished else None
         if ended is not None:
             self._ended_uids.add(jobset.uid)
             found = replace(ended.progress, at=SERVER_CLOCK.now()) if ended.progress is not None else None
@@ -325,13 +325,13 @@ class JobProgressReader:
             if not missing or (in_time and self._failed[jobset.uid] >= MAX_FAILURES):
                 self._ended_uids.add(jobset.uid)
             if not read.errors and SERVER_CLOCK.now() - read.newest > SETTLED_SECONDS:
-                self._learned().keep(jobset.uid, ended=EndedJob(of, read.progress))
+                self._log_cache().keep(jobset.uid, ended=EndedJob(of, read.progress))
         return changed
 
     def _likely_pods(self, jobset: JobSet, failed_pod: PodSlot | None) -> list[tuple[int, Pod]]:
         """The pods, with their numbers, that may print the progress of the job or the reason of its end."""
         pods = [(slot.number, slot.pod) for slot in pod_slots(jobset, self._cluster.fleet) if slot.pod]
-        first = failed_pod.number if failed_pod else None, self._learned().printing(jobset.uid)
+        first = failed_pod.number if failed_pod else None, self._log_cache().printing(jobset.uid)
         likely = [*(each for number in first for each in pods if each[0] == number), *pods[:1], *pods[-1:]]
         return list(dict.fromkeys(likely))
 
@@ -393,8 +393,8 @@ class JobProgressReader:
         found = progress_of_measures(about, now, self._service.pass_line)
         if found is None:
             return None
-        self._learned().keep(jobset.uid, printing=rank)
-        kept, learned = self._service.test_history, self._learned()
+        self._log_cache().keep(jobset.uid, printing=rank)
+        kept, learned = self._service.test_history, self._log_cache()
         ended = [
             each
             for each in about.tests

@@ -200,7 +200,7 @@ class TableRecorder:
         self._tables: dict[int, _TableProgress] = {}  # by their place in the log
 
     def feed_table(self, place: int, rows: int, began_at: float, time: float, *, has_ended: bool) -> None:
-        """Take the present state of a table; `began_at`, `time`: print times of its first and last line."""
+        """Take the table at `place` in the log as it is; `began_at`, `time`: print times of its first and last line."""
         known = self._tables.get(place)
         if known is None:
             if has_ended and not rows:  # a failure, and no table

@@ -247,7 +247,7 @@ class TrainingRun(RunReader):
     ) -> None:
         """`began_at`: print time of the first line; `max_points`: steps kept; `keeps_events`: whether events are."""
         super().__init__(format_)
-        self._points, self._keeps_events = max_points, keeps_events
+        self._max_points, self._keeps_events = max_points, keeps_events
         self.lock = lock or RLock()
         self.numbers: array[float] = array("d")  # of each step, or its place; never falls
         self.times: array[float] = array("d")  # when each was printed, seconds since the epoch; never falls
@@ -342,7 +342,7 @@ class TrainingRun(RunReader):
                 self._looked = self._seen
                 if (column := self.columns.get("loss")) is not None:
                     self.finder.check_plateau(self, column)
-            if len(self) > self._points:
+            if len(self) > self._max_points:
                 self._thin_out()
             return at
 
@@ -369,8 +369,8 @@ class TrainingRun(RunReader):
 
     def _thin_out(self) -> None:
         """Drop every second older step or more, but never the first, an extreme, or the one where NaN began."""
-        stop, bad, old, stride = len(self) - self._points // 2, self.steps.bad_from, self._old, self._stride
-        while old * self._stride + stop - old > stride * self._points // 4:
+        stop, bad, old, stride = len(self) - self._max_points // 2, self.steps.bad_from, self._old, self._stride
+        while old * self._stride + stop - old > stride * self._max_points // 4:
             stride *= 2
         firsts = {0, *range(0, old, stride // self._stride)} if stride > self._stride else set[int]()
         start = 0 if firsts else old

@@ -157,7 +157,7 @@ async def _judge_reservation(context: CheckContext, project: str, pool: str, zon
 
 
 def _provisioning_text(pool: GkePool) -> str:
-    return f"reservation {pool.reservation}" if pool.reservation else pool.on_demand_kind or "no reservation"
+    return f"reservation {pool.reservation}" if pool.reservation else pool.provisioning or "no reservation"
 
 
 async def check_free_gpus(context: CheckContext) -> CheckVerdict:

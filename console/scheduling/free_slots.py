@@ -239,8 +239,8 @@ def eligible_nodes(
     size: int,
     flavor: str,
     selector: tuple[tuple[str, str], ...] = (),
-    targets: tuple[str, ...] = (),
-    avoided: tuple[str, ...] = (),
+    target_nodes: tuple[str, ...] = (),
+    avoided_nodes: tuple[str, ...] = (),
     tolerations: tuple[Toleration, ...] | None = None,
 ) -> EligibleNodes:
     """The nodes of a flavor (all with GPUs, if empty) on which a pod with these constraints may run.
@@ -249,12 +249,12 @@ def eligible_nodes(
     `total` only; without tolerations (None) taints are not looked at.
     """
     found = fleet.flavors.get(("", flavor))
-    wanted, unwanted = (*found.node_labels, *selector) if found else selector, frozenset(avoided)
+    wanted, unwanted = (*found.node_labels, *selector) if found else selector, frozenset(avoided_nodes)
     fits = [
         node
         for node in fleet.nodes.values()
         if node.gpu_capacity
-        and (not targets or node.name in targets)
+        and (not target_nodes or node.name in target_nodes)
         and node.name not in unwanted
         and all(label_of(node, key) in (None, value) for key, value in wanted)
         and (tolerations is None or not first_untolerated_taint(node.taints, tolerations, lasting=True))

@@ -60,7 +60,7 @@ class StartForecast:
         folder: Path | None = None,
     ) -> None:
         """`folder` replaces the folder of the forecasts' record, in tests."""
-        self._cluster, self._running, self._past_runs, self._given = cluster, running, past_runs, folder
+        self._cluster, self._running, self._past_runs, self._folder = cluster, running, past_runs, folder
         self.starts: Starts = {}  # the latest; empty before the first
         self.windows = StartWindows({}, 0)  # those that the starts were given
         self._of: object = None  # the snapshot that they are of
@@ -70,7 +70,7 @@ class StartForecast:
 
     @property
     def _record_folder(self) -> Path:
-        return self._given or self._cluster.current_connection.target.cluster.practice_folder or state_folder()
+        return self._folder or self._cluster.current_connection.target.cluster.practice_folder or state_folder()
 
     async def expected_starts(self) -> Starts:
         """When waiting workloads would start, by key; recomputed for a new snapshot at most every few seconds."""

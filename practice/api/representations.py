@@ -48,22 +48,22 @@ class ObjectEncoder:
     def __init__(self, storage: Storage, served: ServedKind, representation: Representation) -> None:
         self._storage = storage
         self._served = served
-        self._form = representation
+        self._representation = representation
         self._head = b'{"kind":"%s","apiVersion":"%s",' % (served.resource.kind.encode(), served.api_version.encode())
         self._columns_sent = False
 
     def encode_object(self, obj: Object) -> bytes:
-        if self._form.kind == "table":
+        if self._representation.kind == "table":
             return msgspec.json.encode(self._table_of([obj]))
-        if self._form.kind == "metadata":
+        if self._representation.kind == "metadata":
             return msgspec.json.encode(_metadata_only(self._served.from_storage(obj)))
         return self._head + self._encode_object(obj)[1:]
 
     def encode_list(self, objects: list[Object], meta: Object) -> bytes:
         """Return an encoded list; ``meta`` has its resourceVersion and continue token."""
-        if self._form.kind == "table":
+        if self._representation.kind == "table":
             return msgspec.json.encode({**self._table_of(objects), "metadata": meta})
-        if self._form.kind == "metadata":
+        if self._representation.kind == "metadata":
             kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
             items: Iterable[bytes] = (self.encode_object(obj) for obj in objects)
         else:
@@ -83,9 +83,9 @@ class ObjectEncoder:
         if initial_end:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
         mark: Object = {"kind": self._served.resource.kind, "apiVersion": self._served.api_version, "metadata": meta}
-        if self._form.kind == "table":
+        if self._representation.kind == "table":
             mark = {**self._table_of([]), "metadata": {"resourceVersion": str(version)}}
-        elif self._form.kind == "metadata":
+        elif self._representation.kind == "metadata":
             mark |= {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
         return msgspec.json.encode({"type": "BOOKMARK", "object": mark}) + b"\n"
 
@@ -111,9 +111,9 @@ class ObjectEncoder:
         }
 
     def _object_of_row(self, obj: Object) -> Object | None:
-        if self._form.include == "None":
+        if self._representation.include == "None":
             return None
-        return self._served.from_storage(obj) if self._form.include == "Object" else _metadata_only(obj)
+        return self._served.from_storage(obj) if self._representation.include == "Object" else _metadata_only(obj)
 
 
 def _metadata_only(obj: Object) -> Object:

@@ -38,7 +38,7 @@ _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 
 @dataclass(slots=True)
 class _StorageCall:
-    """What a request to Cloud Storage does, for injected faults and the check of permissions."""
+    """The project and object of a request to Cloud Storage, for injected faults and the check of permissions."""
 
     project: str
     name: str = ""

@@ -46,7 +46,7 @@ class _OpenFile(SFTPHandle):
         self._appends = bool(flags & os.O_APPEND)
 
     def read(self, offset: int, length: int) -> bytes | int:
-        """Read bytes at an offset."""
+        """The bytes at an offset, or SFTP's code for the error."""
         return _result_of(lambda: os.pread(self._descriptor, length, offset))
 
     def write(self, offset: int, data: Buffer) -> int:
@@ -106,7 +106,7 @@ class PodFiles(paramiko.SFTPServerInterface):
         return _result_of(lambda: SFTPAttributes.from_stat(self._path(path).lstat()))
 
     def open(self, path: str, flags: int, attr: SFTPAttributes) -> SFTPHandle | int:
-        """Open a file, creating it if requested."""
+        """Open a file, creating it if requested; or SFTP's code for the error."""
         mode = attr.st_mode & 0o7777 if attr.st_mode is not None else 0o644
         return _result_of(lambda: _OpenFile(os.open(self._path(path), flags | os.O_CLOEXEC, mode), flags))
 

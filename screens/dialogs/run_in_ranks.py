@@ -63,7 +63,7 @@ class ExecAll(WorkDialog):
 
     def __init__(self, job: str, known: Sequence[int], perform: Perform) -> None:
         super().__init__()
-        self._job, self._known_ranks, self._do = job, tuple(known), perform
+        self._job, self._known_ranks, self._perform = job, tuple(known), perform
         self._ended: list[RankOutput] = []
 
     def compose(self) -> ComposeResult:
@@ -113,7 +113,7 @@ class ExecAll(WorkDialog):
         self._wanted = len(ranks)
         self.note("dim", f"{self._answered_text()}…")
         try:
-            await self._do(ranks, ("sh", "-c", text), self._show_result)
+            await self._perform(ranks, ("sh", "-c", text), self._show_result)
         except ConsoleError as error:
             self.note("bad", str(error))
         else:
@@ -145,7 +145,7 @@ class QuickNccl(WorkDialog):
 
     def __init__(self, title: str, sizes: str, perform: RunTest) -> None:
         super().__init__()
-        self._title, self._sizes, self._do = title, sizes, perform
+        self._title, self._sizes, self._perform = title, sizes, perform
         self._complaint = ""  # its last message beside its table
 
     def compose(self) -> ComposeResult:
@@ -170,7 +170,7 @@ class QuickNccl(WorkDialog):
     async def _run_test(self) -> None:
         self.note("dim", "It runs…")
         try:
-            await self._do(self._show_result, self._note_last_line)
+            await self._perform(self._show_result, self._note_last_line)
         except ConsoleError as error:
             self.note("bad", " ".join(filter(None, (error.message, error.hint))))
         else:

@@ -101,7 +101,7 @@ class CopyDialog(WorkDialog):
 
     def __init__(self, title: str, sides: tuple[str, str], perform: Perform, *, target: str = "") -> None:
         super().__init__()
-        self._heading, self._sides, self._do, self._first_target = title, sides, perform, target
+        self._heading, self._sides, self._perform, self._first_target = title, sides, perform, target
         self._began = self._drawn = 0.0
 
     def compose(self) -> ComposeResult:
@@ -138,7 +138,7 @@ class CopyDialog(WorkDialog):
         self.details.runs = ()
         self.note("dim", "Listing files…")
         try:
-            report = await self._do(source, target, self._show_progress)
+            report = await self._perform(source, target, self._show_progress)
         except ConsoleError as error:
             self.note("bad", str(error))
         else:

@@ -27,13 +27,13 @@ def _ignore_progress(_: CopyProgress) -> None: ...
 
 class FileCopies:
     def __init__(self, cluster: WatchedCluster) -> None:
-        self._watched = cluster
+        self._cluster = cluster
 
     def for_container(
         self, namespace: str, pod: str, *, container: str = "", label: str = "", method: CopyMethod | None = None
     ) -> ContainerCopies:
         """A copier for one container, the pod's first unless named; errors call it `label`."""
-        return ContainerCopies(self._watched, namespace, pod, container, label or f"pod {pod}", method)
+        return ContainerCopies(self._cluster, namespace, pod, container, label or f"pod {pod}", method)
 
 
 class ContainerCopies:
@@ -42,10 +42,10 @@ class ContainerCopies:
     def __init__(
         self, cluster: WatchedCluster, namespace: str, pod: str, container: str, label: str, method: CopyMethod | None
     ) -> None:
-        self._watched = cluster
+        self._cluster = cluster
         self._namespace, self._pod, self._container = namespace, pod, container
         self._label = label
-        self._way = method
+        self._method = method
 
     async def fetch(self, source: str, target: str, *, progress: Listener = _ignore_progress) -> CopyReport:
         """Copy a file or folder of the container to this machine; into `target` if that is a folder."""
@@ -53,7 +53,7 @@ class ContainerCopies:
             return await FetchCopy(files, CopyMeter(progress)).run(source, target)
 
     async def send(self, source: str, target: str, *, progress: Listener = _ignore_progress) -> CopyReport:
-        cluster = self._watched.connection_for_change(f"copy {source} to {self._label}").target.cluster
+        cluster = self._cluster.connection_for_change(f"copy {source} to {self._label}").target.cluster
         if (practice := cluster.practice_folder) and target.startswith("/"):
             places = practice, Path(tempfile.gettempdir())
             await _refuse_outside(Path(target), places, f"Nothing is copied to {target}")
@@ -64,7 +64,7 @@ class ContainerCopies:
         return await self.command_files().list_folder(path)
 
     async def delete(self, path: str) -> None:
-        cluster = self._watched.connection_for_change(f"delete {path} in {self._label}").target.cluster
+        cluster = self._cluster.connection_for_change(f"delete {path} in {self._label}").target.cluster
         if practice := cluster.practice_folder:
             await _refuse_outside(Path(path), (practice,), f"{path} is not deleted")
         await self.command_files().delete_path(path)
@@ -73,7 +73,7 @@ class ContainerCopies:
         """Access to the container's files by commands that run in it, without SFTP."""
         from console.kube.exec import start_process
 
-        client = self._watched.current_connection.client
+        client = self._cluster.current_connection.client
         start = functools.partial(start_process, client, self._namespace, self._pod, container=self._container)
         return PodFiles(start, self._label)
 
@@ -81,10 +81,10 @@ class ContainerCopies:
     async def _open_files(self) -> AsyncIterator[PodFiles]:
         files = self.command_files()
         async with AsyncExitStack() as stack:
-            if self._way is CopyMethod.EXEC:
+            if self._method is CopyMethod.EXEC:
                 yield files
             else:
-                yield SftpFiles(files.start, self._label, self._open_sftp, stack, only=self._way is CopyMethod.SFTP)
+                yield SftpFiles(files.start, self._label, self._open_sftp, stack, only=self._method is CopyMethod.SFTP)
 
     @asynccontextmanager
     async def _open_sftp(self) -> AsyncIterator[SftpConnection]:
@@ -92,7 +92,7 @@ class ContainerCopies:
         await asyncio.to_thread(importlib.import_module, "console.attach.ssh.client")
         from console.attach.ssh import client as ssh
 
-        async with ssh.open_sftp(self._watched, self._namespace, self._pod) as sftp:
+        async with ssh.open_sftp(self._cluster, self._namespace, self._pod) as sftp:
             yield sftp
 
 

@@ -303,7 +303,7 @@ class TarUnpacker:
     def __init__(
         self, folder: Path, files: Mapping[str, FileEntry], wrote: Callable[[str, int], None], *, limit: int
     ) -> None:
-        self._top, self._wanted_files, self._wrote = folder, files, wrote
+        self._folder, self._wanted_files, self._wrote = folder, files, wrote
         self._max_bytes = limit  # bytes of the stream after which it is given up
         self.made: set[str] = set()  # files that are whole
         self.problems: list[CopyProblem] = []
@@ -359,7 +359,7 @@ class TarUnpacker:
         when = int(min(max(member.mtime, 0), 1 << 33))
         whole = FileEntry(name, EntryKind.FILE, member.size, entry.mode, when)
         try:
-            part = PartialFile(prepare_target(self._top, name), entry)
+            part = PartialFile(prepare_target(self._folder, name), entry)
             part.delete()
             while data := content.read(_CHUNK_SIZE):
                 if part.buffer(data):

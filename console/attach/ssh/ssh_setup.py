@@ -43,7 +43,7 @@ class RankAccess:
         named: Path | None,
     ) -> None:
         """Choose the key (the file `named`, if given) and the host name, and describe the plan. Blocking."""
-        self._watched = cluster
+        self._cluster = cluster
         self.target = target
         self._rank = rank
         self._job = jobset.name
@@ -74,7 +74,7 @@ class RankAccess:
 
     def _host_entry(self, key: Identity | None) -> SshHostEntry:
         """The ssh entry of the job with this key, under the job's name or the first free variation of it."""
-        watched, namespace, job = self._watched, self.target.namespace, self._job
+        watched, namespace, job = self._cluster, self.target.namespace, self._job
         kubeconfig, many = pin_kubeconfig(watched.settings)
         dotted = f".{ssh_folder.host_name(namespace)}"
         suffixes = ("", dotted, f"{dotted}.{ssh_folder.host_name(watched.context)}")
@@ -165,13 +165,13 @@ SECONDS_BETWEEN_CLEANUPS = 20.0  # seconds between two looks for hosts of jobs t
 
 class SshAccess:
     def __init__(self, cluster: WatchedCluster) -> None:
-        self._watched = cluster
+        self._cluster = cluster
 
     @property
     def _port_forwarder(self) -> PortForwarder:
         from console.attach.tunnel.local_forward import PortForwarder
 
-        return PortForwarder(self._watched.current_connection.client.login)
+        return PortForwarder(self._cluster.current_connection.client.login)
 
     async def plan_setup(
         self,
@@ -185,7 +185,7 @@ class SshAccess:
         needs_server: bool = False,
     ) -> SshPlan:
         """Plan the setup of SSH, changing nothing; `needs_server`: Unreachable if the pod's port is closed."""
-        self._watched.connection_for_change(f"set up SSH to {job}")
+        self._cluster.connection_for_change(f"set up SSH to {job}")
         made = await self._inspect_rank(namespace, job, rank, identity_file, wait, report)
         if needs_server:
             from console.attach.ssh.doctor import require_server
@@ -197,12 +197,12 @@ class SshAccess:
         self, plan: SshPlan, *, identity: Path | None = None, share: bool | None = None, wait: float = POD_WAIT_SECONDS
     ) -> SshHost:
         """Write the ssh config entry with the verified host key, and install the person's key if the plan says so."""
-        self._watched.connection_for_change(f"set up SSH to {plan.job}")
+        self._cluster.connection_for_change(f"set up SSH to {plan.job}")
         look = await self._inspect_rank(plan.namespace, plan.job, plan.rank, identity, wait)
         if look.plan.adds_key and not plan.adds_key:
             raise NotAllowed(f"Pod {look.target.pod} lacks the key, and adding it was not confirmed.", "Try again.")
         entry, added, note = await asyncio.to_thread(look.write, share)
-        entry = await prepare_entry(self._watched.current_connection.client, entry, look.target, identity=look.facts)
+        entry = await prepare_entry(self._cluster.current_connection.client, entry, look.target, identity=look.facts)
         return await asyncio.to_thread(ssh_host, SshPaths.locate(), entry, plan.rank, (*added, *note))
 
     @staticmethod
@@ -229,8 +229,8 @@ class SshAccess:
     ) -> RankAccess:
         from console.attach.ssh import pod_keys
 
-        jobset = find_job(self._watched.fleet, namespace, job)
-        client = self._watched.current_connection.client
+        jobset = find_job(self._cluster.fleet, namespace, job)
+        client = self._cluster.current_connection.client
         target = await self._port_forwarder.wait_for_pod(PodAddress(namespace, job, rank), limit=wait, report=report)
         facts = await pod_keys.read_pod_identity(client, namespace, target.pod)
         try:
@@ -239,11 +239,11 @@ class SshAccess:
             if not facts.public_key:
                 raise
             probed = None  # launched with a key: nothing needs to be put there
-        return await asyncio.to_thread(RankAccess, self._watched, jobset, rank, target, facts, probed, identity_file)
+        return await asyncio.to_thread(RankAccess, self._cluster, jobset, rank, target, facts, probed, identity_file)
 
     async def remove_job(self, namespace: str, job: str) -> tuple[str, ...]:
         """Remove the ssh entries of a job of this cluster; returns the host names."""
-        place = pin_kubeconfig(self._watched.settings)[0], self._watched.context, namespace, job
+        place = pin_kubeconfig(self._cluster.settings)[0], self._cluster.context, namespace, job
         return await self._remove_entries(lambda entry: entry.belongs_to(*place))
 
     @staticmethod
@@ -262,10 +262,10 @@ class SshAccess:
 
     async def remove_ended(self) -> tuple[str, ...]:
         """Remove the ssh entries of this cluster's ended or deleted jobs; returns the host names."""
-        where, fleet = pin_kubeconfig(self._watched.settings)[0], self._watched.fleet
+        where, fleet = pin_kubeconfig(self._cluster.settings)[0], self._cluster.fleet
         link = fleet.links.get("jobsets")
         known = link is not None and link.state is WatchState.LIVE
-        context, sees = self._watched.context, self._watched.is_watched
+        context, sees = self._cluster.context, self._cluster.is_watched
 
         def is_ended(entry: SshHostEntry) -> bool:
             if entry.practice and entry.is_unreachable:
@@ -312,12 +312,12 @@ class SshAccess:
         from console.attach.ssh.doctor import diagnose
 
         entry = await asyncio.to_thread(self._find_entry, namespace, job)
-        client = self._watched.current_connection.client
+        client = self._cluster.current_connection.client
         async for step in diagnose(client, self._port_forwarder, PodAddress.parse(namespace, job, str(rank)), entry):
             yield step
 
     def _find_entry(self, namespace: str, job: str) -> SshHostEntry | None:
-        place = pin_kubeconfig(self._watched.settings)[0], self._watched.context, namespace, job
+        place = pin_kubeconfig(self._cluster.settings)[0], self._cluster.context, namespace, job
         return next((each for each in _load_entries() if each.belongs_to(*place)), None)
 
 

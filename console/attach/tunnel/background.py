@@ -51,14 +51,14 @@ class BackgroundTunnel:
 
     def __init__(self, forwarding: LocalForward, *, is_kept: bool) -> None:
         self.forwarding = forwarding
-        self._kept = is_kept
+        self._is_kept = is_kept
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
         self._stopped, self._closed = asyncio.Event(), asyncio.Event()
 
     @property
     def tunnel(self) -> Tunnel:
-        return replace(self.forwarding.tunnel, kept=self._kept)
+        return replace(self.forwarding.tunnel, kept=self._is_kept)
 
     async def open(self) -> None:
         """Open the local ports and publish the tunnel; raises as `LocalForward.open` does."""
@@ -104,7 +104,7 @@ class BackgroundTunnel:
             self._server.close()
         if self._path:
             await asyncio.to_thread(self._path.unlink, missing_ok=True)
-        if self._kept and self.forwarding.ended.is_set() and not self._stopped.is_set():
+        if self._is_kept and self.forwarding.ended.is_set() and not self._stopped.is_set():
             await self._write_state()
         else:
             await asyncio.to_thread(tunnel_files.state_file(self.tunnel.name).unlink, missing_ok=True)
@@ -212,7 +212,7 @@ class Tunnels:
     """Opens tunnels to ranks of this cluster; lists and stops tunnels of all processes."""
 
     def __init__(self, cluster: WatchedCluster) -> None:
-        self._watched = cluster
+        self._cluster = cluster
         self._running: dict[str, BackgroundTunnel] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -220,14 +220,14 @@ class Tunnels:
         self, address: PodAddress, ports: Sequence[str], *, keeps_open: bool = False
     ) -> tuple[Tunnel, list[str]]:
         """Open a tunnel, which outlives this process if `keeps_open`: (state, notes). BadInput, Ended or Refused."""
-        settings = self._watched.settings
+        settings = self._cluster.settings
         file = str(await asyncio.to_thread(settings.kubeconfig.absolute)) if settings.kubeconfig else ""
         order = TunnelRequest(
-            address.namespace, address.job_text, address.rank_text, tuple(ports), self._watched.context, file
+            address.namespace, address.job_text, address.rank_text, tuple(ports), self._cluster.context, file
         )
         if keeps_open:
             return await start_detached_tunnel(order)
-        login = self._watched.current_connection.client.login
+        login = self._cluster.current_connection.client.login
         running = await start_task(start_tunnel(login, order, is_background=False), "tunnel:start")
         self._running[running.tunnel.name] = running
         task = start_task(self._close_when_over(running), f"tunnel:{running.tunnel.name}")

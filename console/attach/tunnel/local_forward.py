@@ -131,7 +131,7 @@ class LocalForward:
         context: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._reach, self._address, self._ports, self._clock = forwarder, address, tuple(ports), clock
+        self._forwarder, self._address, self._ports, self._clock = forwarder, address, tuple(ports), clock
         self._doors: list[_LocalPort] = []
         self._splices: set[Relay] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -162,7 +162,7 @@ class LocalForward:
 
     async def open(self) -> None:
         """Listen on the local ports and look up the pod once. Raises BadInput, Ended and Refused only."""
-        self._reach.connects_ahead = True
+        self._forwarder.connects_ahead = True
         try:
             await self._find_pod()
         except Unreachable as error:
@@ -186,7 +186,7 @@ class LocalForward:
         for splice in tuple(self._splices):
             splice.close()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._reach.close()
+        self._forwarder.close()
 
     async def _open_port(self, pair: PortPair) -> None:
         choices = [pair.local]
@@ -195,7 +195,7 @@ class LocalForward:
             choices = [last or (pair.remote if pair.remote >= 1024 else 0), 0]
         taken = ""
         for local in choices:
-            connect = partial(self._reach.open_pipe, self._address, pair.remote, limit=0.0)
+            connect = partial(self._forwarder.open_pipe, self._address, pair.remote, limit=0.0)
             spares = SpareConnections(connect, SPARE_CONNECTION_SECONDS, lambda made: made[0])
             door = _LocalPort(local, pair.remote, spares)
             loop = asyncio.get_running_loop()
@@ -235,7 +235,7 @@ class LocalForward:
         try:
             if (spare := local_port.take_spare(loop.time())) is None:
                 opening = asyncio.ensure_future(
-                    self._reach.open_pipe(self._address, local_port.remote, report=self._on_pod_pending)
+                    self._forwarder.open_pipe(self._address, local_port.remote, report=self._on_pod_pending)
                 )
                 done, _ = await asyncio.wait({opening, splice.ended}, return_when=asyncio.FIRST_COMPLETED)
                 if opening not in done:  # the client has gone meanwhile
@@ -296,7 +296,7 @@ class LocalForward:
         self.ended.set()
 
     async def _find_pod(self) -> None:
-        found = await self._reach.poll_pod(self._address)
+        found = await self._forwarder.poll_pod(self._address)
         if isinstance(found, PodPending):
             if self._tunnel.state == "ready":
                 self._on_pod_gone(f"{found.words}.")

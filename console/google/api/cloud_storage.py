@@ -42,15 +42,15 @@ def translate_storage_errors(action: str) -> Iterator[None]:
 
 class Buckets:
     def __init__(self, session: GoogleSession, project: str) -> None:
-        self._reach, self.project = session, project
+        self._session, self.project = session, project
         self._library_client: Any = None
 
     def client(self) -> Any:
         """The library's client; call it in a thread."""
         if self._library_client is None:
-            where = self._reach.practice_http
+            where = self._session.practice_http
             options = {"api_endpoint": where} if where else None
-            self._library_client = api.Client(self.project, self._reach.login(), client_options=options)
+            self._library_client = api.Client(self.project, self._session.login(), client_options=options)
         return self._library_client
 
     async def run_in_thread(self, action: str, function: Callable[[Any], AnswerT]) -> AnswerT:
@@ -153,7 +153,7 @@ class Buckets:
     async def read_parts(self, bucket: str, byte_ranges: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
         """Read a range of bytes of each of many objects, concurrently."""
         endpoint = await self.run_in_thread(f"read objects of bucket {bucket}", Endpoint.of)
-        return await read_parts(self._reach, endpoint, bucket, byte_ranges)
+        return await read_parts(self._session, endpoint, bucket, byte_ranges)
 
     async def upload(self, place: GcsPlace, file: Path, *, replace: bool = False) -> None:
         """Upload a file to `place`. Raises Conflict if the object exists, unless `replace` is set."""

@@ -65,7 +65,7 @@ class _Login:
     FRESH = 60.0  # seconds: a token is renewed minutes before its end
 
     def __init__(self, session: GoogleSession) -> None:
-        self._reach = session
+        self._session = session
         self._token, self._until, self._headers = "", 0.0, list[str]()
         self._lock = asyncio.Lock()
 
@@ -81,9 +81,9 @@ class _Login:
         return time.monotonic() > self._until or refused_token == self._token
 
     async def _renew_token(self, refused_token: str) -> None:
-        self._token, _ = await self._reach.token(refused_token)
+        self._token, _ = await self._session.token(refused_token)
         self._until = time.monotonic() + self.FRESH
-        project = getattr(self._reach.credentials, "quota_project_id", None)
+        project = getattr(self._session.credentials, "quota_project_id", None)
         self._headers = [
             f"Authorization: Bearer {self._token}",
             f"User-Agent: {USER_AGENT}",

@@ -92,7 +92,7 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
 
     def __init__(self, form_actions: FormActions) -> None:
         super().__init__(select_on_focus=False)
-        self._form = form_actions
+        self._form_actions = form_actions
         self._words: tuple[str, ...] = ()
         self._handle: tuple[Span, ...] | None = None
 
@@ -171,10 +171,10 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
         event.stop()
         event.prevent_default()
         if event.key == "slash":
-            self._form.action_search()
+            self._form_actions.action_search()
         elif self.is_handle:
             if event.key == "space" or event.key.endswith("right"):
-                self._form.action_enter()
+                self._form_actions.action_enter()
         elif event.key == "space" or event.key in CURSOR_KEYS:
             self.turn(-1 if event.key.endswith("left") else 1)
         elif event.character and event.is_printable:
@@ -207,7 +207,7 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
             self.turn(1)
         elif self.is_handle:
             event.stop()
-            self._form.action_enter()
+            self._form_actions.action_enter()
 
     def render_line(self, y: int) -> Strip:
         ground, width = self.rich_style, self.size.width
@@ -233,7 +233,7 @@ class LinesEditor(TextArea, inherit_bindings=False):
 
     def __init__(self, form_actions: FormActions) -> None:
         super().__init__("", compact=True, soft_wrap=False, highlight_cursor_line=False)
-        self._form = form_actions
+        self._form_actions = form_actions
 
     def load(self, text: str, *, placeholder: str = "") -> None:
         self.placeholder = placeholder
@@ -256,13 +256,13 @@ class LinesEditor(TextArea, inherit_bindings=False):
 
     def action_cursor_up(self, select: bool = False) -> None:
         if self.cursor_at_first_line and not select:
-            self._form.action_step(-1)
+            self._form_actions.action_step(-1)
         else:
             super().action_cursor_up(select)
 
     def action_cursor_down(self, select: bool = False) -> None:
         if self.cursor_at_last_line and not select:
-            self._form.action_step(1)
+            self._form_actions.action_step(1)
         else:
             super().action_cursor_down(select)
 

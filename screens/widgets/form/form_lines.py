@@ -104,7 +104,7 @@ def row_spans(
         return []
     if row.kind is RowKind.SECTION:
         if row.path == MENTIONS:
-            words = ", ".join(f"“{word}”" for word in model.wanted.split())
+            words = ", ".join(f"“{word}”" for word in model.search_text.split())
             return [Span(" ── ", "faint"), Span(f"{MENTIONS}: {words}", "head")]
         changed = sum(model.is_changed(field.path) for field in model.fields_in(row.path))
         text = f"{changed} changed" if changed else ""
@@ -321,12 +321,12 @@ class SearchInput(StillInput):
 
     def __init__(self, form_actions: FormActions) -> None:
         super().__init__(placeholder="words in a field's title, path or help")
-        self._form = form_actions
+        self._form_actions = form_actions
 
     def action_leave(self, drops_filter: bool) -> None:
         """Go back to the fields; applies the typed text first, as its message may be pending."""
-        self._form.search("" if drops_filter else self.value)
-        self._form.leave_search(drops_filter=drops_filter)
+        self._form_actions.search("" if drops_filter else self.value)
+        self._form_actions.leave_search(drops_filter=drops_filter)
 
 
 class FormSearch(SearchLine):
@@ -336,7 +336,7 @@ class FormSearch(SearchLine):
 
     def __init__(self, form_actions: FormActions) -> None:
         super().__init__(SearchInput(form_actions))
-        self._form = form_actions
+        self._form_actions = form_actions
 
     def open(self) -> None:
         self.display = True
@@ -351,7 +351,7 @@ class FormSearch(SearchLine):
     def _apply_search(self, event: Input.Changed) -> None:
         event.stop()
         if self.input.has_focus:
-            self._form.search(event.value)
+            self._form_actions.search(event.value)
 
 
 class FormPage(Widget):

@@ -62,7 +62,7 @@ class FormModel:
         self.problems: dict[str, str] = {}  # what is wrong, by path of a field
         self.rows: list[FormRow] = []
         self.advanced = False  # whether every field is in sight
-        self.wanted = ""  # what is searched for
+        self.search_text = ""
         self._opened: set[str] = set()
         self._folded: set[str] = set()
         self._as_text: set[str] = set()
@@ -189,7 +189,7 @@ class FormModel:
 
     def search(self, search_text: str, key_kept: str = "") -> None:
         """Show only fields whose title, path, section or help contain all these words; empty shows all."""
-        self.wanted = search_text.strip().lower()
+        self.search_text = search_text.strip().lower()
         self.lay_out(key_kept)
 
     def fields_in(self, group: str) -> list[Field]:
@@ -197,13 +197,13 @@ class FormModel:
 
     def reveal(self, path: str) -> None:
         field = self.by_path[path]
-        self.wanted = "" if self.wanted and not self._matches_search(field) else self.wanted
+        self.search_text = "" if self.search_text and not self._matches_search(field) else self.search_text
         self._folded.discard(field.group)
         self.lay_out(path)
 
     def lay_out(self, key_kept: str = "") -> None:
         """Rebuild the lines; the field `key_kept` stays visible in any case."""
-        self.rows = list(self._search_rows() if self.wanted else self._section_rows(key_kept))
+        self.rows = list(self._search_rows() if self.search_text else self._section_rows(key_kept))
 
     def shown(self) -> tuple[str, ...]:
         kinds = (RowKind.SECTION, RowKind.MORE, RowKind.GAP)
@@ -254,7 +254,7 @@ class FormModel:
 
     def _matches_search(self, field: Field, *, helped: bool = True) -> bool:
         text = f"{field.title} {field.path} {field.group} {field.description if helped else ''}".lower()
-        return all(word in text for word in self.wanted.split())
+        return all(word in text for word in self.search_text.split())
 
     def _field_rows(self, field: Field) -> Iterator[FormRow]:
         if field.kind in TEXT_KINDS or field.path in self._as_text:

@@ -130,7 +130,7 @@ class Form(Vertical):
         """Show all these fields; a focus inside the form moves to the first one, unless `leave` is set."""
         keys = not leave and (self.page.has_keys or self.finder.input.has_focus)
         self.finder.close()
-        if model.wanted:
+        if model.search_text:
             model.search("")
         self.page.show(model)
         if keys:
@@ -150,7 +150,7 @@ class Form(Vertical):
         if wrong == model.problems:
             return
         model.problems = wrong
-        hidden = bool(wrong.keys() - set(model.shown())) and not model.wanted
+        hidden = bool(wrong.keys() - set(model.shown())) and not model.search_text
         if hidden:
             model.lay_out(self.here)
         self.page.redraw(moved=hidden)
@@ -306,7 +306,7 @@ class Form(Vertical):
 
     def action_fold(self) -> None:
         field, row = self.page.field, self.page.row
-        if field is not None and not self.model.wanted:
+        if field is not None and not self.model.search_text:
             self.page.model.toggle_section(field.group)
             self.place_cursor(to=FormRow(RowKind.SECTION, field.group, folded=True))
         elif row is not None and row.kind is RowKind.SECTION:
@@ -403,7 +403,7 @@ class Form(Vertical):
         """Close the list of choices, else the search, else leave the form."""
         if self.page.choices.is_open:
             self.page.choices.close()
-        elif self.page.model.wanted:
+        elif self.page.model.search_text:
             self.finder.close()
             self.leave_search(drops_filter=True)
         else:
@@ -415,7 +415,7 @@ class Form(Vertical):
     def accept_click(self, event: FormLines.Clicked) -> None:
         event.stop()
         row, model = event.row, self.model
-        if row.kind is RowKind.SECTION and not model.wanted:
+        if row.kind is RowKind.SECTION and not model.search_text:
             model.toggle_section(row.path)
             self.place_cursor()
             return

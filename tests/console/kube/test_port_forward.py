@@ -336,14 +336,14 @@ async def test_the_next_connection_goes_over_one_that_was_made_ahead_unless_it_h
     async with ApiServer() as server:
         server.handlers[FORWARD] = echo_port(2222)
         async with tunnel(server) as made, await asyncio.start_server(end, "127.0.0.1", 0) as ends:
-            ahead = made._reach._ahead
+            ahead = made._forwarder._ahead
             await eventually(lambda: [each for each in ahead._made if each.done()])
             ((first, _),) = ahead._made.items()
             await answer(local_of(made))
             assert first.result()._taken
             assert first not in ahead._made
             ahead.close()
-            ended = RawConnection(made._reach.login, *await asyncio.open_connection(*ends.sockets[0].getsockname()))
+            ended = RawConnection(made._forwarder.login, *await asyncio.open_connection(*ends.sockets[0].getsockname()))
             gone = asyncio.get_running_loop().create_future()
             gone.set_result(ended)
             ahead._made[gone] = asyncio.get_running_loop().call_later(60, ended.close)

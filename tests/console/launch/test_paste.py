@@ -296,7 +296,7 @@ async def test_an_own_environment_fills_in_names(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_the_values_that_a4_writes_name_their_recipe() -> None:
-    text = DRAFTING._catalogue.values_file("swift-dpo")
+    text = DRAFTING._chart_catalog.values_file("swift-dpo")
     draft = await pasted(text)
     assert (draft.recipe, draft.values) == ("swift-dpo", {})
     assert not draft.left_out

@@ -107,8 +107,8 @@ def choose_sampled(report: SlowReport, all_ranks: Sequence[PodRank]) -> list[int
 
 
 @dataclass(frozen=True, slots=True)
-class _LoaderSamples:
-    """How many samples of a rank were in its data loader, and how many at each line of its program."""
+class _StackSampleCounts:
+    """How many of py-spy's samples of a rank were in its data loader, and how many at each line of its program."""
 
     every: int
     loading: Counter[str]
@@ -139,7 +139,7 @@ def add_samples(report: SlowReport, samples: Iterable[RankSamples], why: str = "
 
 
 def _judge_by_samples(
-    late: LateRank, samples: _LoaderSamples, usual_samples: tuple[int, _LoaderSamples], *, is_timed: bool
+    late: LateRank, samples: _StackSampleCounts, usual_samples: tuple[int, _StackSampleCounts], *, is_timed: bool
 ) -> LateRank:
     other, beside = usual_samples
     # How long a rank launches late is no more than a bound of what it costs.
@@ -183,9 +183,9 @@ def _is_certain(share: float, samples: int, beside: float, samples_beside: int, 
     return share - beside > certain * scatter
 
 
-def _count_samples(stacks: Iterable[tuple[int, str]]) -> _LoaderSamples | None:
+def _count_samples(stacks: Iterable[tuple[int, str]]) -> _StackSampleCounts | None:
     """The number of samples in the data loader and by program line; None if there are too few."""
-    sampled = _LoaderSamples(0, Counter(), Counter(), Counter())
+    sampled = _StackSampleCounts(0, Counter(), Counter(), Counter())
     every = 0
     for count, calls in stacks:
         found = (_FRAME.fullmatch(call) for call in reversed(calls.split(";")))

@@ -264,7 +264,7 @@ class _AnsibleUnwrapper:
     def __init__(self) -> None:
         self._host = ""
         self._in_list = False
-        self._kept = ""  # a text that counts unless the same comes as a list
+        self._held_back = ""  # a text that counts unless the same comes as a list
 
     def unwrap_line(self, line: bytes) -> bytes:
         text = line.decode("utf-8", "replace")
@@ -272,12 +272,12 @@ class _AnsibleUnwrapper:
             self._host = found.group(1)
             return self.flush() + self._unwrap_object(found.group(2))
         if _LINE_LIST.match(text):
-            self._in_list, self._kept = True, ""
+            self._in_list, self._held_back = True, ""
             return b""
         if self._in_list and (found := _LIST_STRING.match(text)):
             return self._label_lines(_decode_escapes(found.group(1)))
         if found := _ANSIBLE_TEXT.match(text):
-            self._kept = _decode_escapes(found.group(2))
+            self._held_back = _decode_escapes(found.group(2))
             return b""
         self._in_list = False
         return self.flush() if text.startswith("}") else b""
@@ -296,7 +296,7 @@ class _AnsibleUnwrapper:
         return b""
 
     def flush(self) -> bytes:
-        kept, self._kept = self._kept, ""
+        kept, self._held_back = self._held_back, ""
         return self._label_lines(kept) if kept else b""
 
     def _label_lines(self, text: str) -> bytes:

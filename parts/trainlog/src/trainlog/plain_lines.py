@@ -14,12 +14,12 @@ class TextLineSplitter:
     """Splits bytes into text lines; an unterminated last line counts too."""
 
     def __init__(self, max_length: int = MAX_LINE_BYTES) -> None:
-        self._longest = max_length
+        self._max_length = max_length
         self._line_blocks = LineBlocks(max_length, returns=True)
 
     def feed(self, data: bytes) -> Iterator[str]:
         for raw in self._line_blocks.feed(data).split(b"\n")[:-1]:
-            yield strip_terminal_codes(raw[: self._longest])
+            yield strip_terminal_codes(raw[: self._max_length])
 
     def flush(self) -> Iterator[str]:
         """Yield the last line if it has no line end."""

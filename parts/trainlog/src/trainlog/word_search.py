@@ -143,7 +143,7 @@ class LineBlocks:
     """Joins chunks and cuts them into whole lines; keeps the beginning of the last line."""
 
     def __init__(self, max_length: int, *, returns: bool = False) -> None:
-        self._longest = max_length
+        self._max_length = max_length
         self._returns = returns
         self._rest = b""
         self.raw = b""  # what `add` gave last, with the carriage returns that it had
@@ -154,11 +154,11 @@ class LineBlocks:
         if self._returns:
             cut = max(cut, data.rfind(b"\r") + 1)
         if not cut:
-            self._rest = (self._rest + data)[: self._longest]
+            self._rest = (self._rest + data)[: self._max_length]
             self.raw = b""
             return b""
         self.raw = self._rest + data[:cut]
-        self._rest = data[cut : cut + self._longest]
+        self._rest = data[cut : cut + self._max_length]
         return self.raw.replace(b"\r", b"\n") if self._returns else self.raw
 
     def flush(self) -> bytes:

@@ -374,7 +374,7 @@ class NcclParser:
         return [run.to_test() for run in sorted(found, key=lambda run: run.place)]
 
     def _parse_rows(self, block: bytes, offset: int, changed_tests: dict[GrowingTest, None]) -> int:
-        """Parse rows at `offset` that belong to one test although unlabelled; returns the end of them, else 0."""
+        """Parse rows at `offset` if one test alone runs, so that they need no label of its rank; their end, else 0."""
         stream = self._streams.get("") if len(self._streams) == 1 else None
         run = stream.only_running_test if stream and not self._look else None
         if stream is None or run is None:

@@ -215,7 +215,7 @@ class LineFormat(NamedTuple):
 def _make_report(
     name: str, match: re.Match[str], first_epoch: int, epoch: int | None = None, epochs: int = 0
 ) -> StepReport:
-    """A report of a step, with the epoch of the run for lines that do not name it."""
+    """The step that a line reports; `epoch` of the line before, where this one names none, of so many `epochs`."""
     groups = {group: raw or "" for group, raw in match.groupdict().items()}
     at, loss = int(groups["at"]), parse_number(groups["loss"])
     extra = {group: value for group in ("mfu", "samples_per_s") if (value := parse_positive(groups.get(group, "")))}

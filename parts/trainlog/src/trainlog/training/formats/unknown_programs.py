@@ -199,7 +199,7 @@ def parse_in_configured_formats(formats: tuple[OwnFormat, ...], text: str) -> va
 
 
 class StepLineFinder:
-    """Finds lines that may report a step: lines with one of the words, and lines of the person's own formats."""
+    """Finds lines that may report a step: those with a word of a known format, and those of the person's own."""
 
     def __init__(self, word_search: WordSearch, formats: tuple[OwnFormat, ...]) -> None:
         self._word_search, self._formats = word_search, formats
