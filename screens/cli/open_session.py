@@ -59,10 +59,9 @@ async def open_session(
         MessageStyle.namespace = session.watch.namespace_option(session.namespace)
         if session.watch.unverified:
             warn("The API server's certificate is not checked (insecure-skip-tls-verify): anybody could be it.")
-        naming = asyncio.create_task(_name_slow_plugin(session))
+        beside = [asyncio.create_task(_name_slow_plugin(session))]
         if ahead is not None:
-            loop = asyncio.get_running_loop()
-            loop.call_later(FIRST_REQUEST_SECONDS, loop.run_in_executor, None, ahead)
+            beside.append(asyncio.create_task(_import_ahead(ahead)))
         try:
             if kinds and waits:
                 await session.wait_until_listed(*session.watch.begun_kinds)
@@ -72,8 +71,14 @@ async def open_session(
                 await _require_namespace(session, error)
             raise
         finally:
-            naming.cancel()
+            for task in beside:
+                task.cancel()
             await session.close()
+
+
+async def _import_ahead(function: Callable[[], object]) -> None:
+    await asyncio.sleep(FIRST_REQUEST_SECONDS)
+    await asyncio.to_thread(function)
 
 
 async def _name_slow_plugin(session: Session) -> None:

@@ -119,7 +119,7 @@ def foreseen_rows(fleet: Fleet) -> list[JobLine]:
     """Jobs that wait with each of these starts, and a test that is made again and again."""
     waiting = JobLine(fleet.jobsets["default", "dpo-b"], fleet)
     test = JobLine(fleet.jobsets["default", "llama"], fleet, REPEATED)
-    return [test, *(replace(waiting, start=start) for start in STARTS)]
+    return [test, *(replace(waiting, expected_start=start) for start in STARTS)]
 
 
 def build_rows() -> list[Build]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from screens.cli.command_line import parse_command_line
+from screens.cli.open_session import open_session
 from tests.apiserver import ApiServer
 from tests.kubeconfigs import write_kubeconfig
 
@@ -61,3 +63,18 @@ async def test_each_is_one_sentence_and_the_next_step_whatever_was_asked(fault: 
             assert (process.returncode, out) == (code, b""), line
             assert sentence in message
             assert hint in message
+
+
+async def test_nothing_is_imported_ahead_once_a_command_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would find the threads gone, and its traceback stood beside the command's own sentence."""
+    monkeypatch.setattr("screens.cli.open_session.FIRST_REQUEST_SECONDS", 0)
+    imported: list[str] = []
+    async with ApiServer() as server:
+        place = write_kubeconfig(tmp_path / "kubeconfig", {"server": server.url}, {})
+        options = parse_command_line(["jobs", "--kubeconfig", str(place)])
+        async with open_session(options, (), ahead=lambda: imported.append("columns")):
+            pass
+        await asyncio.to_thread(lambda: None)
+    assert not imported
