@@ -81,7 +81,7 @@ class GkePool:
 
     @property
     def provisioning(self) -> str:
-        """Why the pool's nodes are not permanent: queued provisioning, flex-start or spot; empty if they are."""
+        """The way in which nodes come that do not stay: queued provisioning, flex-start or spot; empty for others."""
         words = {"queued provisioning": self.queued, "flex-start": self.flex_start, "spot": self.spot}
         return next((word for word, is_so in words.items() if is_so), "")
 
