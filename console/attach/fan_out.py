@@ -54,7 +54,7 @@ Answer = bytes | ConsoleError
 
 @dataclass(slots=True)
 class PodAnswers:
-    """What one command printed in many pods, by pod number, or why it did not end in a pod."""
+    """The output of one command in many pods, by pod number, or the reason why it did not end in a pod."""
 
     found: dict[int, Answer] = field(default_factory=dict)
     gateway: int | None = None  # the pod from which others were reached

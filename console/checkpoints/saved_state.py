@@ -20,7 +20,7 @@ REREAD_SECONDS = 300.0  # seconds after which the checkpoints of a job that is l
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """What one reading of a job's checkpoint folder found."""
+    """The findings of one reading of a job's checkpoint folder."""
 
     at: float
     place: str = ""  # the folder, as the log names it

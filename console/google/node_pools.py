@@ -81,12 +81,12 @@ class PoolStatus:
 
     @property
     def short(self) -> int:
-        """How many nodes of the target size are missing or not ready."""
+        """The number of nodes of the target size that are missing or not ready."""
         return max(0, (self.target or 0) - self.ready)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What is wrong or under way in the pool, the most urgent first; empty if all is well."""
+        """The faults and operations of the pool, the most urgent first; empty if all is well."""
         found = (
             [self.pool.message.strip().rstrip(".")] if self.pool.status in FAILED_STATES and self.pool.message else []
         )
@@ -105,7 +105,7 @@ class PoolStatus:
         return tuple(found)
 
     def resize_losses(self, nodes: int) -> tuple[str, ...]:
-        """What a resize to `nodes` would take away, a sentence each; the person confirms it first."""
+        """The consequences of a resize to `nodes`, a sentence each; the person confirms them first."""
         less = self.nodes - nodes
         words = (
             f"{_format_nodes(less)} {'goes' if less == 1 else 'go'} with the pods on {'it' if less == 1 else 'them'}."

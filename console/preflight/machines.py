@@ -238,7 +238,7 @@ async def _check_metadata_server(context: CheckContext) -> CheckVerdict:
 async def _check_agent_ready(
     context: CheckContext, agent: unwatched_kinds.WorkloadControllerSchema, is_wanted: Callable[[Node], bool], lack: str
 ) -> CheckVerdict:
-    """Whether an agent is ready on all nodes that need it; nodes that are not ready are the matter of check P06."""
+    """Whether an agent is ready on all nodes that need it; nodes that are not ready fail another check."""
     words = f"{agent.name} is ready on {agent.ready} of {agent.wanted} nodes"
     if agent.ready >= agent.wanted:
         return ok(f"{words}.")

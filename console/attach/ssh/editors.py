@@ -19,7 +19,7 @@ EDITORS = ("code", "code-insiders", "codium", "cursor", "windsurf", "zed", "gate
 
 @dataclass(frozen=True, slots=True)
 class SshPlan:
-    """What setting up SSH to a rank would write and install, shown before it is done."""
+    """The files and programs that setting up SSH to a rank would write and install, shown before it is done."""
 
     namespace: str
     job: str

@@ -45,7 +45,7 @@ class JobState(StrEnum):
 
 
 class RecipeKind(StrEnum):
-    """What a recipe's jobs print: training steps, NCCL tables, or nothing known."""
+    """The kind of output of a recipe's jobs: training steps, NCCL tables, or nothing known."""
 
     NCCL = "nccl"
     TRAINING = "training"
