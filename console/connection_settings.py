@@ -15,10 +15,10 @@ class Settings(NamedTuple):
     """The cluster connection (kubeconfig, context, namespace), and whether changes are allowed."""
 
     kubeconfig: Path | None = None
-    """A file of its own (practice cluster, --kubeconfig); None: KUBECONFIG, else ~/.kube/config, else in-cluster."""
+    """The file of --kubeconfig or the practice cluster; None: KUBECONFIG, else ~/.kube/config, else in-cluster."""
     context: str = ""  # empty: the kubeconfig's current context
     namespace: str = ""
-    """Where actions and lists of the plain commands take place; empty: the context's namespace."""
+    """Namespace of actions and of lists without --all-namespaces; empty: the context's namespace."""
     read_only: bool = False
     practice: bool = False  # the cluster is the practice cluster, and every screen says so
     speed: float = 1.0  # how many times as fast as real time it runs

@@ -1,9 +1,9 @@
-"""The one place where bytes from pods and buckets become objects: within bytes, items, depth and range, and in time.
+"""The one place where bytes from pods and buckets become objects: limited in bytes, items, depth, range and time.
 
-JSON is decoded into schemas whose numbers are finite and in their range, and only if its objects would take little
-memory. What is computed from it costs time that grows with the bytes. It runs in a thread that is given up after some
-seconds, or when nobody waits for it any more: an asynchronous exception of CPython ends such a thread, which is raised
-between two steps of Python, so that no single step may be long, as the hash of nested tuples is.
+JSON is decoded into schemas whose numbers are finite and within bounds, and only if its objects would take little
+memory. What is computed from them takes time proportional to the bytes. Decoding runs in a thread that ends after some
+seconds, or when its result is no longer needed: CPython raises an asynchronous exception in it. Since that happens only
+between two bytecode steps, no single step, such as the hash of nested tuples, may take long.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Gone(Refused):
 
 
 TRY_AGAIN = "Try again in a moment."
-"""The hint of what may pass by itself; a caller that tries again replaces it."""
+"""The hint for failures that may pass by themselves; a caller that retries replaces it."""
 
 
 class Unreachable(ConsoleError):

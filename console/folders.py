@@ -17,7 +17,7 @@ from console.errors import BadInput
 KEEP_LOGS_DAYS = 30.0  # days for which logs are kept after their last line, unless A4_LOGS_KEEP_DAYS says otherwise
 KEEP_LOGS_GB = 20.0  # gigabytes that logs may take, unless A4_LOGS_KEEP_GB says otherwise; the oldest jobs go first
 PRACTICE_PREFIX = "a4-practice-"
-"""Begins the names of the folders of practice clusters, in the temporary folder."""
+"""Prefix of the names of practice clusters' folders in the temporary folder."""
 
 
 def state_folder() -> Path:
@@ -43,8 +43,8 @@ def _own_folder(given: str, _home: str | None, default: str) -> Path:
 def make_private(folder: Path) -> None:
     """Create the folder and missing parents with mode 0700; OSError if that fails.
 
-    `mkdir(mode=…, parents=True)` would give those above it the mode of the umask. What is there already stays as it is,
-    unless others may write in it. The folder of a practice cluster goes with it, and is not made anew. Blocking.
+    `mkdir(mode=…, parents=True)` would give parents the mode of the umask. An existing folder keeps its mode, unless
+    others may write in it. The folder of a practice cluster that has ended is not created again. Blocking.
     """
     missing = []
     above = folder.parent

@@ -222,13 +222,13 @@ class ContainerExec:
     ) -> tuple[RankOutput, ...]:
         """Run a command in these ranks, `concurrency` at a time, each for at most `limit` seconds; results by rank.
 
-        Each has a stream of its own, and none goes by ssh from another pod, as questions do that may be asked twice: a
-        command of sshd has neither the working directory nor the environment of the container, nor can it choose one,
-        and of what a broken gateway had begun nobody knows where it ran. So no command runs twice in a pod. A stream
-        for which the API server has no room is tried again: nothing has run then.
+        Each rank has an exec stream of its own; none is reached by ssh from another pod. A command of sshd has neither
+        the working directory nor the environment of the container, and if a gateway pod fails, nobody knows where the
+        command has run. No command runs twice in a pod; a stream that the API server refuses is opened again, since
+        nothing has run then.
 
-        `on_output` gets rank, 1 (output) or 2 (errors) and bytes as they come, `on_end` each rank's result. What fails
-        in a rank is in its result; NotAllowed in read-only mode.
+        `on_output` gets rank, 1 (output) or 2 (errors) and bytes as they come, `on_end` each rank's result. A rank's
+        failure is part of its result. Raises NotAllowed in read-only mode.
         """
         self._cluster.connection_for_change(f"run a command in {len(ranks)} pods")
         room = asyncio.Semaphore(concurrency)
@@ -295,7 +295,7 @@ class ContainerExec:
         container: str = "",
         limit: float = DEFAULT_TIMEOUT,
     ) -> None:
-        """Run all_reduce_perf on a pod's GPUs; `on_output` gets 1 or 2 and bytes, `grown` the test with each row."""
+        """Run all_reduce_perf on a pod's GPUs: output to `on_output` (1 stdout, 2 stderr), each new row to `grown`."""
         from trainlog import NcclParser
 
         self._cluster.connection_for_change(f"run an NCCL test in pod {pod.name}")
@@ -332,7 +332,7 @@ class ContainerExec:
         store_output: Callable[[int, bytes], None],
         action: str = "",
     ) -> tuple[int, str]:
-        """Run a command in a pod: (exit code, why there is none). Raises Refused, Unreachable if no stream opens."""
+        """Run a command in a pod: (exit code, failure or ""). Raises Refused or Unreachable if no stream opens."""
         from console.kube import exec as executing
 
         client, container = self._cluster.current_connection.client, container or _main_container(pod)
@@ -449,12 +449,12 @@ by="-f 2"
 [ "$1" != "$2" ] || by="-i 1"
 exec "$perf" -b "$1" -e "$2" $by -g "$gpus"
 """
-"""Of bash. The first file is what the launchers leave for mpirun: the pod's environment, and gIB's script."""
+"""Bash script. It reads the environment that launchers save for mpirun, else that of gIB's script."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuickNcclTest:
-    """The message sizes of a short NCCL test, from the first to the last, each twice the one before."""
+    """A short NCCL test: its first and last message size, doubled from row to row, and its number of GPUs."""
 
     first: str = "1M"  # bytes, or with K, M or G (powers of 1024)
     last: str = "1G"

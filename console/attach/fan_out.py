@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Exec = Callable[["Pod", Sequence[str], bytes, Callable[[int, bytes], None]], Awaitable[int]]
-"""Runs a command in a pod with that input, passes its output on (1 output, 2 errors) and returns its exit code."""
+"""Runs a command in a pod with bytes as its stdin, passes output on (1 stdout, 2 stderr) and returns the exit code."""
 
 MAX_CONCURRENT_PODS = 16  # streams for one pod each at the same time
 FEW_PODS = 4  # so many get a stream each in any case
@@ -63,7 +63,7 @@ class PodAnswers:
 
     @property
     def texts(self) -> dict[int, bytes | str]:
-        """By pod number the output of the command, or a sentence why it did not run to its end."""
+        """The command's output by pod number; for a pod where it did not end, a sentence with the reason."""
         return {number: each if isinstance(each, bytes) else each.message for number, each in self.found.items()}
 
 
@@ -104,7 +104,7 @@ async def run_and_collect(
 
 
 async def run_when_room(semaphore: asyncio.Semaphore, begin: Callable[[], Awaitable[T]]) -> T:
-    """Start a command in a stream of its own once there is room; retry if the API server refuses the stream."""
+    """Start a command once the semaphore is free; retry if the API server has no room for its stream."""
     for pause in STREAM_RETRY_PAUSES:
         try:
             async with semaphore:

@@ -1,12 +1,12 @@
 """A script that runs inside a pod, read from standard input: it runs one command in many pods of its job over ssh.
 
-Its next line of input is JSON: `pods` (number, name and address of each; no address: the pod in which it runs), `argv`,
-`input` (how many bytes follow, which each command gets as its standard input), `limit` (seconds for each) and `most`
-(bytes that each may print). It prints ANSWER_HEAD, then for each piece of output a line of three numbers and the bytes:
-number of the pod, 1 (output), 2 (errors) or 0 (the end), and the length. The bytes of an end are its exit code, a blank
-and why it was given up.
+The line of input after the script is JSON: `pods` (number, name and address of each; no address: the pod in which the
+script runs), `argv`, `input` (number of bytes that follow, the standard input of each command), `limit` (seconds for
+each) and `most` (bytes that each may print). The output is ANSWER_HEAD, then frames: a line of three numbers (pod,
+channel, length), then so many bytes. Channel 1 is output, 2 errors, 0 the end: an exit code, a blank, and a reason if
+the command was stopped.
 
-It needs the keys that the launchers of the chart put into every pod. It stands alone, for Python 3.7 and newer.
+The script needs the keys that the launchers of the chart put into every pod. It stands alone, for Python 3.7 and newer.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import sys
 from typing import Any
 
 MAX_CONCURRENT_PODS = 64
-"""Pods to which there are connections at the same time."""
+"""Number of pods that have an ssh connection at the same time."""
 READ_BYTES = 1 << 15
 ANSWER_HEAD = b"a4-gateway\n"
 EXIT_NO_SSH, EXIT_TIMED_OUT = 44, 124
 KILL_GRACE_SECONDS = 2.0
-"""Seconds until a killed command is taken to have left a process behind that keeps its output open."""
+"""Seconds that a killed command has to close its output; if it does not, a process of it still runs."""
 SSH_CONNECT_TIMEOUT = "5"
-"""Seconds until a pod has answered."""
+"""ssh's ConnectTimeout, in seconds."""
 KEY_EXCHANGE = "curve25519-sha256,ecdh-sha2-nistp256"
-"""Newer OpenSSH's default takes this pod six times as long for each of hundreds of connections."""
+"""ssh's KexAlgorithms: the default of newer OpenSSH takes this pod six times as long, for hundreds of connections."""
 
 
 def ssh_folder() -> str:
@@ -67,7 +67,7 @@ async def pass_on(process: Any, stream: asyncio.StreamReader, number: int, chann
 
 
 async def read_rest(process: Any, stream: asyncio.StreamReader) -> None:
-    """Read and drop the rest of a stream: asyncio reports the end of a process only after that."""
+    """Read and drop the rest of a stream: asyncio reports the end of a process only after its streams have ended."""
     while await stream.read(READ_BYTES):
         kill_process(process)
 

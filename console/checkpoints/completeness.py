@@ -1,7 +1,7 @@
 """Which saved states of a run are complete, judged by names, sizes and headers of their files; nothing is loaded.
 
-The layouts are in layouts.py. What is whole but holds wrong numbers is not noticed, nor that the last of numbered files
-is missing where nothing else counts them.
+The layouts are in layouts.py. Wrong numbers in an intact file are not noticed, nor is a missing last file of a numbered
+series if no index or other series has the count.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _checkpoint_folder(path: str, name: str) -> str | None:
 async def _read_heads_and_tails(
     homes: Mapping[str, Mapping[str, StoredFile]], files: Sequence[StoredFile], reader: FileReader
 ) -> dict[str, bytes]:
-    """By path the beginnings of files that are judged by content; the ends are under the path and `!`."""
+    """By path the first bytes of files that are judged by content; the last bytes are under the path and `!`."""
     heads: dict[str, int] = {}
     tails: dict[str, int] = {}
     for file in (each for held in homes.values() for each in held.values()):
@@ -227,13 +227,13 @@ async def _read_heads_and_tails(
 
 
 class _NameRoom:
-    """Counts how many missing files may still be named in all; each checkpoint names at least one."""
+    """The number of missing files that may still be named, for all checkpoints; each may name at least one."""
 
     def __init__(self) -> None:
         self.names_left = MAX_NAMED_MISSING
 
     def take(self, missing: Iterable[str], *, are_named: bool) -> list[str]:
-        """The missing file names that may still be named; `are_named`: the checkpoint already shows a named fault."""
+        """The first missing names, as many as there is room for; at least one unless `are_named` (another fault is)."""
         found = list(islice(missing, max(self.names_left, not are_named)))
         self.names_left = max(0, self.names_left - len(found))
         return found

@@ -1,4 +1,4 @@
-"""Layouts of checkpoints: an entry for each program, with its file names, steps, ranks and marks of a commit."""
+"""Layouts of checkpoints: an entry per program, with patterns of its file names, per-rank files and step folders."""
 
 from __future__ import annotations
 

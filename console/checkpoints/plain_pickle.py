@@ -1,9 +1,9 @@
-"""Reads a pickle as plain lists: nothing is imported, called, hashed or compared, so that it costs what its bytes cost.
+"""Reads a pickle as plain lists: nothing is imported, called, hashed or compared, so time and memory stay proportional.
 
-Pickle is a program. Python's own machine hashes what it says are keys: of tuples within tuples, two bytes a level, that
-takes twice as long with each level, and no other thread runs meanwhile. Here a tuple, a list or a set is a list, a dict
-is a list of keys and values, and an object keeps only the state that it is given. Nothing looks into nested lists, so
-that their depth does no harm. Known are the codes that protocols 2 to 5 write for data without buffers.
+A pickle is a program. Python's own unpickler hashes dict keys, and hashing tuples nested in tuples, two bytes a level,
+doubles its time with each level and blocks all other threads. Here a tuple, list or set becomes a list, a dict a list
+of keys and values, and an object only its state. Nothing walks through nested lists, so their depth is harmless. The
+opcodes that protocols 2 to 5 write for data without buffers are supported.
 """
 
 from __future__ import annotations

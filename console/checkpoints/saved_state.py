@@ -31,7 +31,7 @@ class SavedState:
 
     @property
     def in_folder(self) -> SeenFolder | None:
-        """The folder's last complete checkpoint, or that it has none; None if the folder could not be read."""
+        """The folder's last complete checkpoint, or the reason why it has none; None if it could not be read."""
         if self.missing:
             return SeenFolder(self.place, self.at, absent=self.problem[:1].lower() + self.problem[1:].rstrip("."))
         if self.survey is None:

@@ -41,7 +41,7 @@ class GoogleAccount:
         self._read_only = read_only
         self.project = ""  # the project that was named; counts while no cluster is connected
         self.region = os.environ.get("GOOGLE_CLOUD_REGION") or os.environ.get("CLOUDSDK_COMPUTE_REGION", "")
-        """The region that was named, by the environment at first; counts while no cluster is connected."""
+        """The region for calls without a connected cluster, at first the environment's; empty if unset."""
         self._reaches: dict[str, GoogleSession] = {}
         self._places: dict[str, ClusterPlace] = {}
         self._opening = asyncio.Lock()
@@ -174,7 +174,7 @@ class GoogleAccount:
             yield usual
 
     async def default_project(self) -> str:
-        """The connected cluster's project, else the configured one, the login's, or the environment's."""
+        """The project of the connected cluster, else of the configuration, the login or the environment."""
         try:
             return (await self.place()).project
         except NotFound:

@@ -97,7 +97,7 @@ class ContainerCopies:
 
 
 async def _refuse_outside(path: Path, folders: tuple[Path, ...], refused: str) -> None:
-    """Raise BadInput for a local path outside `folders`: pods of the practice cluster are folders of this machine."""
+    """Raise BadInput, begun with `refused`, for a path outside `folders`: practice pods are folders of this machine."""
 
     def is_outside() -> bool:
         whole = Path(os.path.normpath(path)).parent.resolve() / path.name

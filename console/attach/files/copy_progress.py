@@ -1,4 +1,4 @@
-"""Copies between this machine and pods of the cluster, with progress and retries: what they deal with, and how."""
+"""The path, entries, progress, retries and report of a copy between this machine and a pod."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RemotePath:
 
 
 def parse_remote_path(text: str) -> RemotePath | None:
-    """The path in a pod that the text names; None for one on this machine, as `./a:0:b`; BadInput for `JOB:/PATH`."""
+    """Parse `JOB:RANK:PATH` or `pod/NAME:PATH`; None for a path of this machine (`./a:0`). BadInput for `JOB:/PATH`."""
     found = _REMOTE_PATH.fullmatch(text)
     if found is None:
         if podless := _PATH_WITHOUT_POD.fullmatch(text):

@@ -114,7 +114,7 @@ def resolve_target(target: str, name: str, *, folder: bool) -> Path:
 
 
 async def open_in_thread(path: Path) -> BinaryIO:
-    """Open a file for reading in a thread; it is closed if the caller is cancelled meanwhile."""
+    """Open a file for reading in a thread; the file is closed if the caller is cancelled before it is open."""
     opening = asyncio.ensure_future(asyncio.to_thread(path.open, "rb"))
     try:
         return await asyncio.shield(opening)
@@ -258,7 +258,7 @@ def tar_length(entries: Sequence[FileEntry]) -> int:
 async def pack_tar(
     folder: Path, entries: Sequence[FileEntry], on_sent: Callable[[FileEntry, int], None]
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the entries as a tar; `on_sent` is called with each piece of a file. Close it if it is left early."""
+    """Yield the entries as a tar; `on_sent` is called with each piece of a file. Close the generator to stop early."""
     for entry in entries:
         yield _tar_header(entry)
         if entry.file:

@@ -40,7 +40,7 @@ class RunningCommand(Protocol):
 
 
 StartCommand = Callable[..., AbstractAsyncContextManager[RunningCommand]]
-"""Called with the words of a command, `stdin` (bytes, chunks or None) and `doing`; the block ends the command."""
+"""Starts a command from its words, `stdin` (bytes, chunks or None) and `action`, until its `async with` block ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class PodFiles:
         return spot
 
     async def find_for_training(self, path: str) -> list[str]:
-        """The absolute folders that a relative path means in the working folders of the container's training."""
+        """The absolute folders that a relative path names in the working folders of the training's processes."""
         what = f"find {path} where the training runs"
         out, _ = await self._run(scripts.WORKING_FOLDER, path, task=what, path=path, limit=QUICK_TIMEOUT)
         found = out.decode(errors="replace").split("\0")
@@ -342,7 +342,7 @@ class _LimitedOutput:
         self._complained = 0
 
     def add(self, channel: int, data: bytes) -> None:
-        """Add a piece of output. Raises CopyFailed if it exceeds the limit."""
+        """Add a piece of stdout (channel 1) or stderr. Raises CopyFailed if the output exceeds its limit."""
         if channel == 1:
             if len(self.out) + len(data) > MAX_LISTING_BYTES:
                 hint = "Name a folder with fewer files, or pack it into one file there (tar)."
@@ -359,7 +359,7 @@ class _LimitedOutput:
 
 @asynccontextmanager
 async def closing_input(chunks: bytes | AsyncIterator[bytes] | None) -> AsyncIterator[None]:
-    """During this block a command reads `chunks`; at its end their generator is closed."""
+    """Close `chunks`, the input of a command, at the end of the block if it is a generator."""
     try:
         yield
     finally:
@@ -392,7 +392,7 @@ SFTP_MIN_BYTES = 32 << 20  # bytes from which a file is worth a connection to ss
 
 
 class SftpFiles(PodFiles):
-    """Files of a container by SFTP once a large file is copied; by shell commands if no sshd answers (`note` tells)."""
+    """A container's files by SFTP from the first large file on; by shell commands without sshd, as `note` explains."""
 
     def __init__(
         self,
@@ -410,7 +410,7 @@ class SftpFiles(PodFiles):
         self.together = not only
 
     async def _sftp_if_worthwhile(self, size: int) -> SftpConnection | None:
-        """The SFTP connection for that many bytes; None if it is not worthwhile or not available."""
+        """The SFTP connection, opened for a large file; None if all files were small so far or no sshd answers."""
         if self._sftp is None and not self.note and (self._only or size >= SFTP_MIN_BYTES):
             try:
                 self._sftp = await self._stack.enter_async_context(self._connect())

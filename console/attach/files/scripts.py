@@ -39,8 +39,7 @@ fi
 df -Pk "$at" 2>/dev/null | awk 'NR > 1 { print $4 * 1024 }' | tail -n 1
 """
 )
-"""One entry with its absolute path, then the free bytes there. A path that is not there but could be is of kind `o`
-and mode 0; one whose folder is missing ends in MISSING."""
+"""Prints a path's entry and free bytes; kind `o` and mode 0 for a new name, EXIT_MISSING if its folder is missing."""
 
 WORKING_FOLDER = """
 for e in /proc/[0-9]*/environ; do
@@ -49,7 +48,7 @@ for e in /proc/[0-9]*/environ; do
 done
 exit 0
 """
-"""What a relative path is for the processes of a training, each ended by a zero byte: where it is a folder."""
+"""Prints, each ended by a zero byte, the folders that a relative path names from training processes' folders."""
 
 LIST_TREE = """
 cd "$1" || exit 45
@@ -61,7 +60,7 @@ else
   done' sh {} +
 fi
 """
-"""Everything below a folder, itself included as `.`; what cannot be read is complained of and left out."""
+"""Prints the entries of a folder and all below, itself as `.`; unreadable ones are named on stderr and left out."""
 
 LIST_FOLDER = (
     _ABSOLUTE_PATH
@@ -81,8 +80,7 @@ else
 fi
 """
 )
-"""A folder's own path, KiB of its file system (all, used, free), and what is in it as TREE has it; of a file: of the
-folder it lies in."""
+"""Prints a folder's path (a file's parent), KiB of its file system (total, used, free) and entries as in LIST_TREE."""
 
 EXIT_OTHER_FILE_SYSTEM = 47  # exit code of DELETE_PATH where another file system begins
 DELETE_PATH = """
@@ -120,8 +118,7 @@ else
     { "$0" -c "$1" "$2" 2>/dev/null; head -c "$1" /dev/zero; } | head -c "$1"' "$3"
 fi
 """
-"""Of each of the files named on its input a plus, or a minus if it cannot be read, and so many bytes of its beginning
-(`head`) or end (`tail`); zeros where it has fewer."""
+"""Prints, for each size and path on stdin, `+` or (unreadable) `-`, then zero-padded bytes of its `head` or `tail`."""
 
 FILE_SIZE = 'if [ -f "$1" ]; then wc -c < "$1"; else echo 0; fi'
 

@@ -29,7 +29,7 @@ _CHECKSUMS_AT_ONCE = 256  # files whose sums are asked for at a time
 
 
 def local_name(source: str) -> str:
-    """The local copy's name: the last part of the typed path. A name from the container could overwrite any file."""
+    """The local copy's name, from the path that the person typed; a container's own name could overwrite any file."""
     name = posixpath.basename(source.rstrip("/"))
     return "" if name in (".", "..", "~") else name
 

@@ -1,7 +1,7 @@
 """An SSH and SFTP client based on paramiko, the only importer of it.
 
-Its functions block and run in threads. The host key is checked against what the API says before anything is sent that
-could be misused. Files are read from an offset on, with many requests under way, by one user at a time.
+Functions block and run in threads. The server's host key is compared with those in the API before the client logs in.
+Files are read from an offset on, with many requests at a time; a connection has one user at a time.
 """
 
 from __future__ import annotations

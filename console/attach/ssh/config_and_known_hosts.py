@@ -98,7 +98,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _replace_config(path: Path, content: bytes, there: bool) -> None:
-    """Write the person's ssh config, through a link if it is one, in its old mode; in place in a read-only folder."""
+    """Write the person's ssh config, through a link, in its old mode if `there`; in place if it cannot be replaced."""
     target = path.resolve()
     if not there:
         atomic_write(target, content)

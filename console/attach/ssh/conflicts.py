@@ -31,7 +31,7 @@ def find_foreign_options(ssh_paths: SshPaths, host: str) -> Iterator[str]:
 
 
 def find_listeners(ports: Collection[int], own_ports: Collection[int]) -> dict[int, str]:
-    """By port, the program that listens on it on this machine, if not a process of `own_ports`. OSError."""
+    """By port, the other program (no process of `own_ports`) that listens on it on this machine. Raises OSError."""
     sockets: dict[str, int] = {}
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:

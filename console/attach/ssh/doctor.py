@@ -236,7 +236,7 @@ class DoctorRun:
 
 
 async def _require_open(first: asyncio.Task[bytes]) -> None:
-    """Raise Unreachable if the port-forward is refused, which shows late: as an error of the first read, `first`."""
+    """Raise Unreachable if the port-forward is refused: the refusal is an error of its first read, the task `first`."""
     await asyncio.wait({first}, timeout=REFUSAL_TIMEOUT)
     if first.done():
         first.result()

@@ -1,4 +1,4 @@
-"""The keys in a pod: those that its sshd shows and keeps, its release's, and the person's, which is added by exec."""
+"""The SSH keys of a pod: host keys of its sshd and its release, and the person's key, which an exec command adds."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ echo "end yes"
 } </dev/null
 exit 0
 """.replace("PORT", str(SSHD_PORT))
-"""Says a fact per line; $key is a public key to be added, or empty. It comes as input, so that no error repeats it.
+"""Prints a fact per line (user, folder, keys); adds the public key $key, if any, to authorized_keys.
 
-ssh-keyscan inside the pod sees what its own sshd shows on the loopback, at a second try where that is busy; the files,
-which may be other keys than those of this sshd, are for images without it.
+It is sent as stdin, so no error message repeats it. ssh-keyscan in the pod reads the host keys that sshd serves on the
+loopback, with a second try; without ssh-keyscan, key files are read, perhaps other keys than those of the running sshd.
 """
 
 

@@ -1,4 +1,4 @@
-"""One connection of `a4 proxy`: the rank's pod, its host key, the person's key. A known pod costs one small file."""
+"""One connection of `a4 proxy`: the rank's pod, its host key, the person's key. A known pod costs one file read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def ensure_current_pod(login: Login, name: str, target: LivePod) -> None:
-    """Put the rank's current pod into the known_hosts entry `name`, unless the person removed it; HostKeyChanged."""
+    """Verify the rank's current pod and store it in the ssh entry `name`, if that exists. Raises HostKeyChanged."""
     from console.attach.ssh.ssh_folder import SshPaths
 
     places = SshPaths.locate()
@@ -57,7 +57,7 @@ def _read_known_uids(path: Path) -> dict[str, str] | None:
 async def prepare_entry(
     client: Client, entry: SshHostEntry, target: LivePod, *, identity: PodIdentity | None = None
 ) -> SshHostEntry:
-    """Verify the pod's host key, install the person's key if agreed, and return the updated entry."""
+    """Verify the pod's host key, install the person's key if `entry.install`, and return the updated entry."""
     import msgspec
 
     from console.attach.ssh import config_and_known_hosts, pod_keys

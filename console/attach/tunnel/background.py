@@ -140,10 +140,9 @@ async def start_detached_tunnel(request: TunnelRequest) -> tuple[Tunnel, list[st
 
 
 def _spawn_and_read_line(request: bytes) -> bytes:
-    """Start the tunnel process through a short-lived shell, so that it is no child of this one; returns its first
-    line.
+    """Start the tunnel process through a short-lived shell, so it is no child of this one; returns its first line.
 
-    It looks for modules where this program lies, never in the current folder: that may have been copied from anywhere.
+    The process imports modules from this program's folder, never from the current one, which may come from anywhere.
     """
     program, environment = assets.module_command("console.attach.tunnel.background"), assets.module_environment()
     if listed := os.environ.get("KUBECONFIG"):  # the process runs in another folder

@@ -1,7 +1,7 @@
-"""Forwards local ports to one rank for as long as it exists, whichever pod runs it.
+"""Forwards local ports to one rank for as long as the rank exists, whichever pod runs it.
 
-A broken connection is broken for its user, but the port stays, and the next connection waits for the next pod. `a4
-proxy` imports this within 150 ms, so imports are few.
+The client of a broken connection sees it end, but the local port stays open, and the next connection waits for the next
+pod. `a4 proxy` imports this module within 150 ms, so imports are few.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SpareConnections(Generic[T]):
     def __init__(
         self, make: Callable[[], Coroutine[Any, Any, T]], seconds: float, part: Callable[[T], Closable]
     ) -> None:
-        """`make` opens a connection; `part` takes from its result what is closed after `seconds` without use."""
+        """`make` opens a connection; `part` picks the closable part of its result, closed after `seconds` unused."""
         self._make, self._seconds, self._part = make, seconds, part
         self._made: dict[asyncio.Future[T], asyncio.TimerHandle] = {}
 
@@ -79,17 +79,17 @@ class SpareConnections(Generic[T]):
 
 
 POD_POLL_SECONDS = 60.0
-"""Seconds between two looks at the pod while all is well; a broken connection brings the next forward."""
+"""Seconds between two checks of the pod of a ready tunnel; a broken connection brings the next check forward."""
 WAITING_POLL_SECONDS = 3.0
 CLOCK_JUMP_SECONDS = 15.0  # seconds by which the clock runs ahead if the machine has slept
 CLOCK_CHECK_SECONDS = 5.0
 _MIN_POLL_SECONDS = 1.0  # seconds between two looks, however many connections break
 MAX_SPARE_CONNECTIONS = 4
 SPARE_CONNECTION_SECONDS = 10.0
-"""Seconds for which a connection to the pod's port is kept ready for a client that has made several within them.
+"""Seconds for which a spare connection to the pod's port stays open; clients that often connect get spares.
 
-A single client gets none: a debugger may accept one connection only. Each stays open for so long and no longer, for
-what listens there sees it.
+The first client within this time gets none, since a debugger may accept one connection only. Spares do not stay open
+longer, since the server in the pod sees them.
 """
 
 
@@ -110,7 +110,7 @@ class _LocalPort:
         self.received += received_bytes
 
     def take_spare(self, now: float) -> tuple[Pipe, LivePod] | None:
-        """An open connection for a new client; None if the pool has none, as for a client that comes alone."""
+        """An open spare connection for a new client, whose time `now` is recorded; None if the pool has none."""
         self.times.append(now)
         return self.spares.pop_open()
 
@@ -353,7 +353,7 @@ class PortForwarder:
         self.connects_ahead = False  # as a tunnel does, whose clients make many: TLS is half of what each waits for
 
     def close(self) -> None:
-        """Close the spare connection, and open none any more."""
+        """Close the spare connection to the API server, and open no other."""
         self.connects_ahead = False
         self._ahead.close()
 

@@ -1,4 +1,4 @@
-"""Connects a pipe to a rank with a local socket, files (ProxyCommand) or stream, each as slow as the other."""
+"""Copies bytes between a pod's port and a local socket, stdin and stdout, or stream; each side slows the other down."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The shared list of this user's tunnels, and saved ports and profiles, in files of mode 0600.
 
-Each process says in a file on which socket it can be asked. What is listed is always asked of that process; a file
-whose process is gone says how its tunnel ended.
+Each tunnel process has a state file and a Unix socket. A list asks each running process for its state over the socket;
+the file of a process that is gone holds the tunnel's last state.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class BuildLog:
         self._by_entries = build.log_entries or self._stored is None
 
     async def read_new_lines(self) -> AsyncGenerator[BuildLine, None]:
-        """Yield new lines from Cloud Logging, or from the bucket if that may not be read."""
+        """Yield new lines from Cloud Logging, or from the log object in the bucket if Cloud Logging may not be read."""
         if self._by_entries:
             try:
                 async with aclosing(self._entries.read_new_lines()) as lines:
