@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 TOUR_SPEED = 8.0  # how much faster than life the practice cluster runs during the tour
 GC_THRESHOLDS = (2_000, 10, 2_500)
-"""When Python looks for what to free. A large cluster is a million objects that stay: by itself Python looks through
-them after each 700 new ones, which costs a quarter of the time in which the lists come. Where it looks through more
-than some 50,000 at once, keys wait for it.
+"""Thresholds of Python's garbage collector. A large cluster is a million objects that stay: with the defaults, a
+collection after each 700 new objects costs a quarter of the time in which the lists arrive. A collection of more than
+some 50,000 objects at once delays keys.
 """
 COMMAND_GC_THRESHOLD = 200_000  # new objects after which a plain command looks for what to free: most make fewer
 THREAD_END_SECONDS = 0.5  # seconds after Ctrl-C in which threads may end by themselves

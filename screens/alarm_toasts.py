@@ -69,7 +69,7 @@ def has_changed(app: SessionApp, line: JobLine) -> bool:
 
 
 def with_jobs(app: SessionApp, records: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
-    """The runs, with the present health of jobs that still run."""
+    """The run records; those of jobs that still run carry the job's present health."""
     from console.launch.run_record import is_run_of_job  # its Kueue is more than the first screen waits for
 
     jobs = app.fleet.jobsets if app.connected else {}
@@ -85,7 +85,7 @@ def with_jobs(app: SessionApp, records: Iterable[RunRecord]) -> tuple[RunRecord,
 
 
 class AlarmNotifier:
-    """Remembers the alarms that were shown; after a reconnection the same ones are found again."""
+    """The alarms already shown: a reconnection finds the same alarms again, which are not shown twice."""
 
     def __init__(self) -> None:
         self._connection: object | None = None

@@ -48,7 +48,7 @@ Connect = Callable[[], Awaitable["Session"]]
 BAD_SETTINGS_TITLE = "Settings that do not hold"
 TICK_SECONDS = 1.0  # seconds between repaints of what ages by itself
 PAGES_WITHOUT_TAB = ("alarms", "preflight", "images", "storage", "nodepools")
-"""Pages that are no tab."""
+"""Names of the pages that have no tab and are opened by a key or the palette."""
 PAGE_KEYS = tuple(
     Binding(key, f"open_page('{name}')", title, show=False, key_display=key, id=f"app.{name}", tooltip=tooltip)
     for name, key, title, tooltip in (
@@ -204,7 +204,7 @@ class ConsoleApp(SessionApp):
         gc.freeze()  # modules stay
 
     async def on_event(self, event: events.Event) -> None:
-        """Handle a key before data from the cluster."""
+        """Pause the handling of cluster data at a keypress, so that the key is handled first."""
         if isinstance(event, events.Key) and self._session is not None:
             self._session.watch.pause_for_keypress()
         await super().on_event(event)
@@ -311,7 +311,7 @@ class ConsoleApp(SessionApp):
             await run_command(self.screen, self.loaded.config.commands[number])
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether an own command is shown: with an object to act on, and in read-only mode if it changes nothing."""
+        """False hides a person's own command (read-only mode, and it makes changes); None disables it (no object)."""
         if action == "own_command" and isinstance(self.screen, LiveScreen):
             number, commands = int(str(parameters[0])), self.loaded.config.commands
             if number >= len(commands) or (commands[number].changes and self.settings.read_only):

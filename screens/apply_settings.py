@@ -45,10 +45,10 @@ OWN_THEMES = {DARK.name: DARK, LIGHT.name: LIGHT}
 _COLOUR_FIELDS = frozenset(
     ["primary", "secondary", "warning", "error", "success", "accent", "foreground", "background", "surface", "panel"]
 )
-"""Colours that a theme of Textual's has, beside our own."""
+"""Names of the colours that every Textual theme has; a theme of the settings may set these and our own colours."""
 _PLACEHOLDER = re.compile(rf'("?)\$\{{?A4_({"|".join(PLACEHOLDERS).upper()})\b\}}?\1')
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]*")
-"""A name that is one word and no option to every program, also to one that hands its arguments to a shell."""
+"""A name without spaces, quotes or a leading dash, which is safe as an argument, also where a shell parses it."""
 _NAMED_KEYS = {each.value for each in Keys if each.value.isalnum()}
 _KEY_MODIFIERS = {"ctrl", "shift", "alt", "super"}
 _KEYS_ALLOWED = (
@@ -74,7 +74,7 @@ class KnownNames(Struct, frozen=True):
     places: tuple[type[DOMNode], ...]
     """Dialogs and widgets that have bindings of their own."""
     pages: tuple[type[Any], ...]
-    """Of LiveScreen."""
+    """All pages: subclasses of LiveScreen."""
     app: type[DOMNode]
 
 
@@ -158,7 +158,7 @@ def _bindings_in(bound_class: type[DOMNode]) -> list[Binding]:
 
 
 def own_commands(page: type[Any], app: type[DOMNode], config: Config) -> Iterator[tuple[int, OwnCommand]]:
-    """The person's commands for a page, with their numbers: about its objects, and with a key that is free there."""
+    """The person's commands that work on a page, numbered: the page has their objects and their keys are free."""
     taken = _keys_in_use(page, app, config) if config.commands else {}
     for number, command in enumerate(config.commands):
         keys = keys_of(command.key)
@@ -168,7 +168,7 @@ def own_commands(page: type[Any], app: type[DOMNode], config: Config) -> Iterato
 
 
 def _keys_in_use(page: type[DOMNode], app: type[DOMNode], config: Config) -> dict[str, str]:
-    """By key its meaning on a page, also of default keys that the settings have replaced."""
+    """The meaning of each key on a page, by key; default keys that the settings have replaced are included."""
     own, taken = usable_keys(config), dict[str, str]()
     for each in _page_bindings(page, app):
         for key in (each.key, *keys_of(own.get(each.id or "", each.key))):

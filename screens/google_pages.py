@@ -92,7 +92,7 @@ class ProjectRegionScreen(InGoogleScreen):
         self._disabled: dict[str, str] = {}  # services that are not enabled, and what they would tell
 
     def record_result(self, subject: str, error: ConsoleError | None = None) -> None:
-        """Record the result of reading one kind of data; a disabled service can then be enabled by a key."""
+        """Record whether one kind of data could be read; if its Google API is disabled, a key offers to enable it."""
         self._disabled = {service: kind for service, kind in self._disabled.items() if kind != subject}
         if isinstance(error, ApiDisabled):
             self._disabled[error.service] = subject
@@ -110,7 +110,7 @@ class ProjectRegionScreen(InGoogleScreen):
         return [Span("   no cluster: a launch needs one (a4 clusters)", "waits")]
 
     async def placed(self, *, region: bool) -> bool:
-        """Whether project and region are known, after the person was asked for what is missing."""
+        """Whether project and region are known; asks the person for what is missing."""
         if not self.app.without_cluster:
             return True
         cloud = self.app.google.cloud

@@ -1,12 +1,11 @@
 """The base of both apps: keys are processed one at a time, and no text of a cluster is obeyed as a command.
 
-Textual hands every key to the focused widget's queue at once, so of keys that arrive together (a paste, a slow line, a
-fast hand) those after the one that opens a page, or a line to type in, would still be for what was there before. What a
-key brings about may need several messages, from the widget up to the screen and the app: the next key follows them on
-the same way. A question that a worker asks comes later still: what is typed before it is there waits for it, and is
-dropped if it does not come.
+Textual puts each key into the queue of the widget that has the focus now. Of keys that arrive together (a paste, a slow
+connection, a fast typist), those after a key that opens a page would therefore reach the old page. Handling a key may
+take several messages, from the widget up to the screen and the app: the next key is sent only after these. A question
+of a worker appears even later: keys typed before it wait for it, and are dropped if it does not appear.
 
-Whatever a widget draws, no letter in it can be obeyed; and no error that ends the app tells values.
+Markup in drawn text is never run as an action, and the error that ends the app shows no values.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from textual.theme import Theme
 
 QUESTION_WORKERS = "actions"
-"""Group of the workers that may ask something; others only read."""
+"""Name of the worker group that may ask questions; workers of other groups only read."""
 QUESTION_WAIT_SECONDS = 1.5  # seconds after a key within which what is typed belongs to the question it may bring
 STRAY_WITHIN = 0.4
 """Seconds after a page opened that nobody typed for, or after the last such letter, in which a letter is not for it."""

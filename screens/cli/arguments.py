@@ -15,7 +15,7 @@ EXIT_CODES = (
     'next}, {"note": …}'
 )
 EXIT_ALARM = 5
-"""What a command exits with for an alarm."""
+"""The exit code of a command that found an alarm."""
 ALL_EXIT_CODES = (
     f"{EXIT_CODES}; of a4 why, a4 training, a4 wait, a4 alarms and a4 launch --wait: 1 too where the job failed, 5 an "
     "alarm (a run that diverged or stalled, …), 6 timed out, 7 the job ended without it; of a4 nodes --faulty: 5 one is"
@@ -36,8 +36,8 @@ class _RequiredValue:
 class OptionField(NamedTuple):
     default: Any
     arguments: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = ()
-    """Flags and keyword arguments for each `add_argument` of argparse; none for what is not typed. Of those with the
-    same `apart` only one may be given; `group` is a heading of the help."""
+    """(flags, keyword arguments) of each `add_argument` call of argparse; empty if nothing is typed for the field.
+    Options with the same `apart` exclude each other; `group` is a heading of the help."""
 
 
 def word(metavar: str | None = None, *, default: Any = _RequiredValue, **given: Any) -> Any:
@@ -52,7 +52,7 @@ def word(metavar: str | None = None, *, default: Any = _RequiredValue, **given: 
 
 
 def option(*flags: str, **given: Any) -> Any:
-    """Declare a command-line option; without a value it is None if typed, else ""."""
+    """Declare a command-line option; its default is None if it has a `type`, else ""."""
     default = given.pop("default", None if "type" in given else "")
     return OptionField(() if given.get("action") == "append" else default, ((flags, given),))
 
@@ -170,7 +170,7 @@ class Options(_TypedOptions):
     """The options common to all commands; the module of a command adds those of that command."""
 
     command: str = ""
-    """Empty: the console itself."""
+    """The command's name; empty for the console itself."""
     demo: bool = flag("--demo", group="cluster", help="the practice cluster: no cluster needed")
     demo_speed: float | None = option(
         "--demo-speed",
@@ -179,7 +179,7 @@ class Options(_TypedOptions):
         group="cluster",
         help="speed-up of the practice cluster; alarms wait for seconds of real time all the same",
     )
-    """None: as fast as life, and the tour faster."""
+    """The speed-up of the practice cluster; None: real time, and faster in the tour."""
     seed: int = option(
         "--seed",
         type=int,
@@ -200,7 +200,7 @@ class Options(_TypedOptions):
         "doctor) still runs there",
     )
     json: bool = False
-    """Commands that take it say so by a field of their own."""
+    """Whether to print JSON; a command with `--json` overrides this field by its own."""
 
     def settings(self, kubeconfig: Path | None = None) -> Settings:
         """The connection settings; `kubeconfig` is that of a practice cluster, if one was started."""
@@ -228,12 +228,12 @@ _OptionsT = TypeVar("_OptionsT", bound=Options)
 
 class Command(NamedTuple, Generic[_OptionsT]):
     run: Callable[[_OptionsT], int | Coroutine[Any, Any, int]]
-    """Does what was asked for; gives the exit code."""
+    """The command's function; returns the exit code."""
     options: type[_OptionsT]
-    """Takes what was typed; what was not is at the default it has here."""
+    """The class of the command's options, with their defaults."""
     usage: str | None = None
     description: str = ""
-    """Empty: what the list of commands says of it."""
+    """The description in the command's help; if empty, its line in the list of commands."""
     epilog: str | Callable[[], str] = EXIT_CODES
 
     def add(self, parser: argparse.ArgumentParser) -> None:

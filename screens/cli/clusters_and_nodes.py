@@ -1,7 +1,7 @@
 """GKE clusters and node pools, and single nodes.
 
-`a4 clusters`: those that the login may see; connect to one, or enable Google's container service in a project.
-`a4 nodepools`, `operations`, `resize`: pools as Google has them. `a4 report`, `cordon`, `uncordon`: nodes with a fault.
+`a4 clusters`: clusters that the login may see; connect to one, or enable Google's container service in a project.
+`a4 nodepools`, `operations`, `resize`: pools in Google's API. `a4 report`, `cordon`, `uncordon`: faulty nodes.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ NODE_NAME_HELP = "its name, or the short one that screens show: a4-pool/0011"
 class ClustersOptions(Options):
     action: str = word(choices=("list", "connect", "enable", "token"), nargs="?", default="list", help="default: list")
     words: tuple[str, ...] = word("NAME", nargs="*")
-    """Names of clusters or of a project."""
+    """Names of clusters, or for `enable` the name of a project."""
     projects: tuple[str, ...] = option(
         "--project",
         action="append",
@@ -333,7 +333,7 @@ class ClustersOptions(Options):
     write_kubeconfig: str | None = option(
         "--write-kubeconfig", nargs="?", const="", metavar="FILE", default=None, help="with connect: keep the entry"
     )
-    """None: no; empty: where kubectl looks; else that file."""
+    """The kubeconfig file to write the cluster's entry to; empty: kubectl's own file; None: none is written."""
     yes: bool = yes_flag("with enable: do not ask for confirmation")
     json: bool = json_flag()
 

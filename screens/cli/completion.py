@@ -19,7 +19,7 @@ from screens.cli.arguments import Command, Commands, Options, word
 from screens.cli.output import print_line
 
 NAMES_TIMEOUT = 0.5
-"""Seconds for which names of the cluster are waited for."""
+"""Seconds to wait for names from the cluster."""
 _KIND_OF_FIELD = {
     "jobs": "jobs",
     "node": "nodes",

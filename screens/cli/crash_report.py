@@ -1,7 +1,7 @@
 """Prints crash reports: the traceback without values, secrets redacted, sanitized for the terminal.
 
-Everything that Python would print by itself goes this way: exceptions that nobody handles, in the main thread, in
-others, in what is freed, and what libraries log where no log is set up.
+This replaces all that Python would print by itself: unhandled exceptions of every thread and of finalizers, and log
+records of libraries where no logging is set up.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from screens.sanitize import for_terminal
 
 MAX_REPORT_CHARACTERS = 20_000
-"""Characters of a report: of more, the beginning and the end."""
+"""Maximum length of a report in characters; the middle of a longer one is left out."""
 
 
 def format_crash(error: BaseException) -> str:

@@ -1,6 +1,6 @@
 """Commands in pods: in one with its own streams, or in many at once; a shell, also in the pod that replaces it.
 
-`a4 facts`: what a container says of itself. `a4 nccl-quick`: a short NCCL test on its GPUs.
+`a4 facts`: what a container reports about itself. `a4 nccl-quick`: a short NCCL test on its GPUs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 MAX_HELD_BYTES = 1 << 16
-"""Bytes of a line after which it is printed without its end."""
+"""Maximum bytes that are held back of an incomplete line; a longer one is printed without its end."""
 _USAGE = "Write it after two dashes: a4 exec JOB POD -- nvidia-smi"
 
 
@@ -285,7 +285,7 @@ class ExecOptions(PodOptions):
         "as JSON: code, and of each pod (under ranks, an older name) pod_index, output and code", apart="shown"
     )
     argv: tuple[str, ...] = ()
-    """What stands after `--`: a program and its arguments."""
+    """The program to run and its arguments, typed after `--`."""
 
 
 class ShellOptions(PodOptions):

@@ -94,7 +94,7 @@ async def _write_bundle(session: Session, report: HangReport | SlowReport, file:
 
 
 async def _why_not_own(session: Session, job: str) -> str:
-    """A reason to ask before a job is inspected: it is another's, or runs well. NotFound if no pod runs."""
+    """The reason to ask first (another's job, or one that runs well), or "". Raises NotFound if no pod runs."""
     await session.wait_until_listed(*JOB_KINDS)
     jobset = find_job(session.fleet, session.namespace, job)
     session.watch.connection_for_change(f"inspect {job}")

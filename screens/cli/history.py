@@ -111,7 +111,7 @@ async def open_history(
 
 
 async def complete(session: Session, *, read_logs: bool = False) -> Mapping[int, JobHealth]:
-    """By run number the health of jobs that still run, with completed records; a warning if the cluster is silent."""
+    """Update the records of open runs; returns the health of running jobs by run number. Warns if that fails."""
     healths: dict[int, JobHealth] = {}
     try:
         watching = await Session.open(session.watch.settings, kinds=JOB_KINDS)
@@ -129,7 +129,7 @@ async def complete(session: Session, *, read_logs: bool = False) -> Mapping[int,
 
 
 async def _read_healths(session: Session) -> dict[int, JobHealth]:
-    """The health of the jobs of open runs by run number, from the ends of their logs as in `a4 jobs`."""
+    """The health of the open runs' jobs by run number, read from the ends of their logs as `a4 jobs` does."""
     fleet, server = session.fleet, session.watch.server
     runs = [run for run in await session.launch.runs.list_runs() if run.open and run.server == server]
     jobs = [(run, jobset) for run in runs if (jobset := fleet.jobsets.get(run.key)) and is_run_of_job(run, jobset)]

@@ -72,7 +72,7 @@ def chosen_ranks(fleet: Fleet, namespace: str, job: str, text: str) -> tuple[Pod
 
 
 def container_of(pod: Pod, wanted: str) -> str:
-    """The requested container, else the main one, in which case the others are named on standard error."""
+    """The requested container; without one the main container, and a warning that names the other running ones."""
     running = [each.name for each in pod.containers if each.state == "running"]
     if wanted:
         if wanted not in [each.name for each in pod.containers]:
@@ -120,7 +120,7 @@ def alarm_line(alarm: Alarm, watch: WatchedCluster) -> str:
 
 
 async def print_alarms(session: Session, name: str, monitor: JobMonitor) -> None:
-    """Print each alarm of a job as it begins, until its log has been read; a failure is reported as its state."""
+    """Print each alarm of a job as it begins, until its log has been read to the end; FAILED alarms are not printed."""
     from console.metrics.alarm import ALARM_GLYPH, AlarmKind, format_alarm
 
     printed = 0

@@ -60,17 +60,17 @@ DRY_RUN_KINDS = (
     "pods",
     "jobsets",
 )
-"""What a forecast is made of."""
+"""The kinds of Kubernetes objects that a forecast needs."""
 LAUNCH_KINDS = ("nodes", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
-"""What the checks before a launch see of the cluster by its watch: not the pods, which may be thousands."""
+"""The kinds that are watched for the checks before a launch, without pods, of which there may be thousands."""
 LOG_TIMEOUT = 10.0
 """Seconds for which the log of a job that has ended may still be read for alarms."""
 SPOILING_ALARMS = (AlarmKind.NAN, AlarmKind.BUSBW)
-"""Alarms that speak of the result of a job, however well it ended: a restart or a spike may be overcome."""
+"""Alarms that make the result of a job useless even if it succeeds, unlike a restart or a loss spike."""
 NODE_FIELDS = ("placement.avoidNodes", "placement.targetNodes")
 _WITHOUT_KUEUE = "Kueue is bypassed: the pods start without its quota and topology"
 _MAX_FILE_CHARACTERS = 1 << 20
-"""Bytes of a values file."""
+"""Maximum size of a values file in bytes."""
 
 
 async def run_recipes(options: Options) -> int:
@@ -123,7 +123,7 @@ async def run_launch(options: LaunchOptions) -> int:
 
 
 async def _launch_and_warn(session: Session, plan: LaunchPlan) -> str:
-    """Launch a plan; if its run is not kept, a warning comes before, or as soon as it is known."""
+    """Launch a plan; returns the job's name. Warns, if possible beforehand, that the history cannot keep its run."""
     unkept = await session.launch.runs.history.check_writes()
     if unkept:
         warn(f"{unkept} The run of {plan.name} will not be in it.")
@@ -229,7 +229,7 @@ async def with_whole_node_names(session: Session, plan: LaunchPlan) -> LaunchPla
 
 
 async def with_queue(session: Session, plan: LaunchPlan, *, looks: bool = False) -> LaunchPlan:
-    """The launch plan with a LocalQueue, named or recommended, which is printed; an error if there is none."""
+    """The plan with a LocalQueue: the named one, else a recommended one, which is printed. An error without any."""
     await read_priorities(session)
     ask = session.launch.plan_texts.demand(plan)
     if "queue" in plan.values:
@@ -486,7 +486,7 @@ class LaunchOptions(PlanOptions):
         apart="what",
         help="print what differs from the recipe's defaults, or from an earlier run; launch nothing",
     )
-    """None: no difference is asked for; empty: from the defaults; else from that run."""
+    """The run to print the difference from; empty: from the recipe's defaults; None: no difference is printed."""
     show_helm: bool = flag("--helm", apart="what", help="print the helm command; launch nothing")
     wait: bool = flag(
         "--wait",

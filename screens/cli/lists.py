@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 LISTS = ("pools", "nodes", "queues", "workloads", "jobs", "pods")
 MAX_SELECTED_JOBS = 40
-"""Jobs whose names are given to the API server; of more, the pods of all JobSets are listed."""
+"""Maximum number of jobs whose pods are requested by job name; with more, the pods of all JobSets are listed."""
 SELECTORS_OF_LIST: Mapping[str, Selectors] = {
     **{name: {"pods": partial(gpu_pods, fields=HOLDS_ITS_NODE)} for name in ("nodes", "pools")},
     **{name: {"pods": gpu_pods} for name in ("queues", "workloads")},
     "jobs": {"pods": None},
 }
-"""Which pods lists need, beside the list of all of them: those of jobs, see `list_pods_of`."""
+"""The pod selectors of each list, by its name; None: pods are not listed at first, `list_pods_of` requests them."""
 HEALTH_TIMEOUT = 6.0
-"""Seconds for which a list looks at the ends of logs."""
+"""Maximum seconds in which a list reads the ends of job logs."""
 
 
 def layout_of(name: str) -> ListLayout[Any]:
@@ -176,7 +176,7 @@ async def _workload_rows(session: Session, fleet: Fleet, namespace: str | None) 
 
 
 async def expected_starts(session: Session) -> Mapping[tuple[str, str], ExpectedStart]:
-    """When waiting workloads are expected to start, by the progress of the running jobs."""
+    """The expected starts of waiting workloads by (namespace, name), from the progress of the running jobs."""
     await read_progress_of_jobs(session, [each for each in session.fleet.jobsets.values() if not each.finished])
     return await session.forecasts.expected_starts()
 
@@ -216,7 +216,7 @@ async def read_progress_of_jobs(session: Session, jobs: Iterable[JobSet]) -> Map
 
 
 def raise_unreadable(layout: ListLayout[Any], fleet: Fleet) -> None:
-    """Raise an error if the list's kind could not be read: that is not an empty list."""
+    """Raise an error if the list's main kind could not be read, as an empty list would be wrong."""
     link = fleet.links.get(layout.kind)
     if link is None or link.state in {WatchState.LIVE, WatchState.LISTING}:
         return

@@ -1,10 +1,7 @@
 """`a4 logs`: logs of one rank or all, live or stored; also of previous containers and with common lines merged.
 
-How the lines of `a4 logs` are written: each one, or those on which ranks agree once.
-
-`a4 logs --previous`: the run before the last of one rank or of all, from the cluster or as it was kept.
-
-The last lines of each rank, of a log that may be kept from long before them, and then what is printed after it.
+It has the printers of single lines and of lines that ranks have in common, `--previous` (logs of the containers before
+their last restart, from the cluster or as stored), and `--tail`, the last lines of each rank, with `--follow`.
 """
 
 from __future__ import annotations
@@ -51,9 +48,9 @@ if TYPE_CHECKING:
 
 
 CATCH_UP_SECONDS = 2.0
-"""Seconds after which what is there is printed at the latest, though more of it may come."""
+"""Maximum seconds to collect earlier log lines before they are printed, even if more of them may come."""
 _PAUSE_SECONDS = 0.3
-"""Seconds without a line after which all that was there has come, once every rank is connected."""
+"""Seconds without a new line after which all earlier lines have come, provided that every rank is connected."""
 
 
 async def tail_then_follow(
@@ -84,7 +81,7 @@ async def tail_then_follow(
 
 
 async def with_pauses(lines: AsyncGenerator[list[PodLine], None]) -> AsyncGenerator[list[PodLine], None]:
-    """Yield the batches of `lines`, and an empty one when none has come for a moment."""
+    """Yield the batches of `lines`, and an empty batch after each `_PAUSE_SECONDS` without a line."""
     coming = _next_batch(lines)
     try:
         while True:
@@ -107,7 +104,7 @@ def _next_batch(lines: AsyncGenerator[list[PodLine], None]) -> asyncio.Future[li
 
 
 async def _more_is_there(coming: asyncio.Future[list[PodLine] | None], log: JobLog, until: float | None) -> bool:
-    """Whether more earlier lines came before `until`; without it, wait for the log's end."""
+    """Whether a further batch came before `until` (monotonic clock) and before a pause; True if `until` is None."""
     if until is None:
         await asyncio.wait({coming})
         return True
@@ -120,7 +117,7 @@ async def _more_is_there(coming: asyncio.Future[list[PodLine] | None], log: JobL
 
 
 AGREEMENT_SECONDS = 5.0
-"""Seconds after which a line that is followed by consensus is printed, though not all ranks have printed it."""
+"""Seconds after which `--consensus --follow` prints a line that not all ranks have printed."""
 
 
 class LinePrinter:
@@ -236,7 +233,7 @@ async def print_previous(session: Session, options: LogsOptions, picks: Callable
 
 
 def _print_covered_ranks(previous_logs: PreviousLogs, options: LogsOptions) -> None:
-    """Print how many of the job's ranks were covered."""
+    """Print how many of the job's ranks have a previous log, and why the others have none."""
     words = f"previous run: {previous_logs.coverage.sentence}"
     if options.json:
         _print_coverage(words, previous_logs.coverage)
@@ -255,7 +252,7 @@ def _print_coverage(message: str, coverage: Any) -> None:
 
 
 CLEAR_TO_LINE_END = "\x1b[K"
-"""Clears the terminal's line from the cursor on: a progress bar stands where the next line, or itself, comes."""
+"""The escape sequence that clears the terminal line from the cursor on, since a progress bar may stand there."""
 _TIME_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -298,7 +295,7 @@ async def logs(options: LogsOptions, connect: Connect = open_session, reader: Po
 
 
 def hint_at_other_pods(session: Session, options: LogsOptions) -> None:
-    """Print which pod's log is shown if the person named none: in many frameworks another pod prints the steps."""
+    """Print that this is pod 0's log if the person named no pod: many frameworks print the steps in another one."""
     job = session.fleet.jobsets.get((session.namespace, options.job))
     pods = len(pod_slots(job, session.fleet)) if job is not None and options.rank is None else 0
     if pods > 1:
@@ -306,7 +303,7 @@ def hint_at_other_pods(session: Session, options: LogsOptions) -> None:
 
 
 def with_existing_pod(log: JobLog, session: Session, options: LogsOptions) -> LogsOptions:
-    """The options with another pod, a failed one if any, if pod 0 of an ended job was meant and has no log."""
+    """The options, with an existing pod (a failed one if any) in place of pod 0 of an ended job, if its log is lost."""
     job = session.fleet.jobsets.get((session.namespace, options.job))
     if options.all or options.rank is not None or job is None or not job.finished:
         return options

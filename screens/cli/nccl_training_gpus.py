@@ -145,7 +145,7 @@ def _warn_unreadable_lines(job: JobMeasures, subject: str) -> None:
 
 
 def _test_to_compare(given_run: str, tests: Sequence[MeasuredTest], shown_test: MeasuredTest) -> MeasuredTest:
-    """The test to compare with. Raises NotFound, which lists the known ones."""
+    """The test to compare with, given by job name or number. Raises NotFound, which lists the comparable tests."""
     fitting = comparable_tests(tests, shown_test)
     found = next((each for each in fitting if each.job == given_run), None)
     if found is None and given_run.isdigit() and 0 < int(given_run) <= len(tests):

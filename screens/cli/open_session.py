@@ -48,8 +48,8 @@ async def open_session(
 ) -> AsyncIterator[Session]:
     """A session with the cluster during this block, which watches only the listed kinds of objects.
 
-    `waits`: the block begins once the kinds are known; `is_brief`: no watch follows the list; `selectors`: by kind;
-    `ahead`: imports what the block needs, in a thread while the server answers.
+    `waits`: the block begins once all kinds are listed; `is_brief`: list once, without a watch; `selectors`: by kind;
+    `ahead`: imports modules for the block, in a thread while the server answers.
     """
     from console.session import Session  # the Kubernetes client: half a second that the console does not wait for
 

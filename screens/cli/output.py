@@ -39,7 +39,7 @@ class MessageStyle:
 
     as_json: ClassVar[bool] = False
     namespace: ClassVar[str] = ""
-    """The namespace that suggested commands have to name; empty: they take it by default."""
+    """The namespace that suggested commands have to name; empty if it is their default."""
 
 
 @contextmanager

@@ -27,7 +27,7 @@ _REWORDED_ERRORS = (
     (lazy_pattern(r"argument (.+?): (.+)"), r"\1: \2"),
     (lazy_pattern(r"the following arguments are required: (.+)"), r"Missing: \1"),
 )
-"""Mistakes as argparse tells them, and as we do."""
+"""(pattern of argparse's error message, our wording of it)."""
 
 
 _HELP_COLORS = (
@@ -82,7 +82,7 @@ class CommandLineParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # argparse itself calls it so
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Like argparse, but an unknown argument is an error of this command."""
+        """As in argparse, except that an unknown argument is an error of this command."""
         self._given = sys.argv[1:] if args is None else args
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:

@@ -39,7 +39,7 @@ _AGE = re.compile(r"[\d.,]+ (?:s|min|h|d)\b")
 class PlainLine(NamedTuple):
     text: str
     compared: object
-    """What of it makes a new line when it changes; ages and figures of each step do not."""
+    """The values whose change prints the line again; ages and figures of single steps are not among them."""
 
 
 def plain_cell(cell: Cell) -> str:

@@ -16,7 +16,7 @@ from screens.cli.output import print_hint, print_json, print_line, print_result,
 from screens.cli.prompts import confirm
 
 CHECK_KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
-"""What the checks see of the cluster by its watch."""
+"""The kinds of Kubernetes objects that the checks need."""
 
 
 async def run_preflight(options: PreflightOptions) -> int:

@@ -1,6 +1,6 @@
 """Reads standard input for commands: an answer on the terminal, or bytes for a program.
 
-Read only once there is something to read, so that Ctrl-C, or a program that has ended, waits for nobody's Enter.
+Standard input is read only when it has data: a blocked read would make Ctrl-C, or the end of a program, wait for Enter.
 """
 
 from __future__ import annotations

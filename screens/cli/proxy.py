@@ -38,9 +38,9 @@ _OPTIONS = {
     "--entry": "entry",
 }
 _FLAGS = {"--read-only"}
-"""Taken everywhere; a tunnel changes nothing."""
+"""Options without a value; `--read-only` is accepted as a tunnel changes nothing."""
 _DEMO_OPTIONS = {"--seed", "--demo-speed"}
-"""With a value, as they stand before other commands."""
+"""Options of the practice cluster, each with a value, which stand before the command."""
 _USAGE = "Usage: a4 proxy [--port PORT] JOB POD; `a4 proxy --help` says more."
 
 

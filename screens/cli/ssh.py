@@ -204,7 +204,7 @@ class SshOptions(KeyOptions):
         flag("--no-share", default=True, help="no longer share them"),
     )
     argv: tuple[str, ...] = ()
-    """What stands after `--`."""
+    """The command for ssh and its arguments, typed after `--`."""
 
 
 class CodeOptions(KeyOptions):

@@ -1,6 +1,6 @@
 """`a4 wait`: waits until a job reaches a condition or has an alarm.
 
-The command `a4 alarms`: what is wrong with the jobs that run.
+`a4 alarms`: the active alarms of running jobs, once or as they begin.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ if TYPE_CHECKING:
 REACHED, FAILED, TIMED_OUT, ENDED = 0, 1, 6, 7
 WATCHED_KINDS = (*WAIT_KINDS, "jobsets", "pods", "nodes")
 JOB_APPEARS_SECONDS = 30.0
-"""Seconds for which a job that is not there may still appear."""
+"""Seconds to wait for a job that does not exist yet."""
 POLL_SECONDS = 0.25
 OLD_STEP_SECONDS = 10.0
-"""Seconds after which a step is old: while such steps come, the log of before is read, and they say nothing of now."""
+"""Minimum age in seconds of an old step: while old steps are read, they do not show the job's present state."""
 NO_OLD_STEP_SECONDS = 2.0
-"""Seconds without another old step after which the last one is the job's present one: it stands still."""
+"""Seconds without a further old step after which the last one is the job's present step: the job is stalled."""
 _CONDITION = re.compile(r"\s*(busbw|step|loss)\s*(>=|<=|>|<|=)\s*([0-9.]+(?:[eE][-+]?\d+)?)\s*")
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
@@ -76,7 +76,7 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
 class WaitCondition:
     text: str
     what: str
-    """ "busbw", "step", "loss", "running" or "done"."""
+    """The figure or state to wait for: "busbw", "step", "loss", "running" or "done"."""
     holds: Callable[[float], bool] = lambda _: False
 
     def is_reached(self, value: float | None, *, up: bool = False, is_done: bool = False) -> bool:
@@ -202,13 +202,13 @@ def _ended_badly(monitor: JobMonitor) -> bool:
 
 @dataclass(slots=True)
 class _EarlierLog:
-    """Notes whether old log lines are still being read, whose steps are not those of now."""
+    """Detects whether old log lines are still being read, whose steps are not the job's present ones."""
 
     last_step: float = 0.0  # when it was printed, seconds since the epoch; 0.0: none was
     changed: float = 0.0  # when it was read, by the monotonic clock
 
     def goes_on(self, monitor: JobMonitor) -> bool:
-        """Whether old steps were read within the last seconds."""
+        """Whether an old step was read within the last `NO_OLD_STEP_SECONDS`."""
         track = monitor.measures.track if monitor.measures is not None else None
         last_step, now = track.times[-1] if track is not None and track.times else 0.0, time.monotonic()
         if last_step != self.last_step:

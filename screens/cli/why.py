@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 
 LIVE_LOG_SECONDS = 3.0
-"""Seconds for which a job that runs is listened to: what its log tells is known by then."""
+"""Seconds for which the log of a running job is followed before its health is judged."""
 LOG_TIMEOUT = 5.0  # seconds that reading the end of the log of a job that is done may take
 
 MAX_NAMED_AHEAD = 4
-"""Jobs before it in its queue that are named."""
+"""Maximum number of jobs ahead in the queue that are named."""
 
 
 async def why(options: WhyOptions, connect: Connect = open_session) -> int:
@@ -118,7 +118,7 @@ def _explains_more(health: JobHealth, sentence: str) -> bool:
 
 
 def _print_start(reason: Why | None, expected_start: ExpectedStart | None, now: float) -> None:
-    """Print the jobs before this one in its queue, and its expected start."""
+    """Print the position of a waiting job, the jobs ahead of it in its ClusterQueue, and its expected start."""
     if reason is not None and reason.ahead:
         ahead = ", ".join(reason.ahead[:MAX_NAMED_AHEAD]) + (" …" if len(reason.ahead) > MAX_NAMED_AHEAD else "")
         print_hint(f"Position {reason.position} in its ClusterQueue, after {ahead}.")
@@ -127,7 +127,7 @@ def _print_start(reason: Why | None, expected_start: ExpectedStart | None, now: 
 
 
 def _print_workload(name: str, workload: Workload, reason: Why) -> None:
-    """Print why a job waits that is not a JobSet: only its Workload is known."""
+    """Print why a workload waits that belongs to no JobSet."""
     words = f": {reason.sentence}" if reason.sentence else ""
     kind = workload.owner_kind if workload.owner_name else "group of pods"
     print_hint(f"{name} ({kind}) is {workload.state}{words}.")
@@ -143,7 +143,7 @@ async def _expected_start(session: Session, job: JobSet | None, other: Workload 
 
 
 def _preempted_next(fleet: Fleet, job: JobSet) -> tuple[int, str]:
-    """(place among the workloads that Kueue would preempt next, 0 for none; a sentence on it) of a running job."""
+    """(position among the workloads that Kueue would preempt next, 0 for none; a sentence on it) of a running job."""
     found = next_victims(fleet) if job.state in {JobState.STARTING, JobState.RUNNING} else None
     if found is None or job.key not in found.victims:
         return 0, ""
@@ -153,14 +153,14 @@ def _preempted_next(fleet: Fleet, job: JobSet) -> tuple[int, str]:
 
 
 def _exit_code(reason: Why | None, health: JobHealth | None) -> int:
-    """The exit code: NotAllowed's if the reason may not be read, else by the job's health."""
+    """The exit code: that of NotAllowed if reading the reason is forbidden, else by the job's health."""
     if reason is not None and reason.category is Category.NOT_ALLOWED:
         return NotAllowed.exit_code
     return health_code(health) if health is not None else 0
 
 
 def _rank_advice(line: JobLine | None) -> tuple[str, ...]:
-    """The advice about the slow or late rank of a job, if one is known."""
+    """The advice on the slow or late rank of a job; empty if no such rank is known."""
     known = line.reported_slow_rank if line is not None else None
     return known.advice if known is not None else ()
 

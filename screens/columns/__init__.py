@@ -1,4 +1,4 @@
 """Columns of each kind of row, declared once for page, command table and JSON.
 
-A module for each kind: what a row holds, its cells, and its columns.
+Each module has the row class of one kind, the functions that make its cells, and its columns.
 """

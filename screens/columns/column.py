@@ -38,10 +38,10 @@ class Column(Struct, Generic[RowT], frozen=True):
     cut: Literal["end", "middle", "node"] = "end"  # where a text too long is cut; names differ at their ends
     style: str = ""
     drop: int = 0
-    """0: always shown; else the highest number is the first to go when the line is too short: below EXTRA only when
-    it must, from EXTRA on before another column's text is cut."""
+    """Priority of dropping the column on a narrow line: 0 never, else the highest first. Below OPTIONAL_DROP only if
+    the line is too short; from OPTIONAL_DROP on also to keep another column's text from being cut."""
     drawn: Callable[[RowT, int], Cell] | None = None
-    """Draws the cell for the width it gets, as a bar wants; its column is between `least` and `most` wide."""
+    """Draws the cell for a given width, such as a bar; the column is between `least` and `most` wide."""
     ages: bool = False  # what it shows changes with time alone
 
     @property
@@ -91,11 +91,11 @@ class ListLayout(Struct, Generic[RowT], frozen=True):
     """The columns of one list, and how its rows are made."""
 
     kind: str
-    """The kind without which there is not a list."""
+    """The main kind of the list: the list fails if it cannot be read."""
     uses: tuple[str, ...]
-    """Kinds that tell more where they can be read."""
+    """Further kinds, which add details if they can be read."""
     of: Callable[[Fleet, str | None, Callable[[str], str]], Iterable[RowT]]
-    """The rows in a namespace or (None) in all, what belongs to no namespace always; whose an owner's things are."""
+    """Makes the rows from (fleet, namespace or None for all, function that names an owner)."""
     columns: tuple[Column[RowT], ...]
 
     def rows(self, fleet: Fleet, namespace: str | None = None) -> list[dict[str, Any]]:

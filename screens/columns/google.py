@@ -126,7 +126,7 @@ OPERATIONS: tuple[Column[GkeOperation], ...] = (
 
 _IMAGE_PATH = re.compile(r"\b[\w.-]+\.[\w.-]+/(?:[\w.-]+/)*(?=[\w.-]+[:@])")  # before the name that tells images apart
 BUILD_GLYPHS = {"SUCCESS": OK, "FAILURE": BAD, "INTERNAL_ERROR": BAD, "TIMEOUT": BAD, "EXPIRED": BAD, "CANCELLED": IDLE}
-"""Of builds that are over, by Google's word."""
+"""The glyph of each final build status, by Google's name of the status."""
 
 
 def _build_status(build: Build) -> Cell:

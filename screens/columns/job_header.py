@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, now: float = 0.0) -> list[Span]:
-    """The line with a job's state, name and unusual figures."""
+    """The header of a job's page: state, name, and figures that differ from the usual."""
     if line is None:
         glyph = Span("○ ", "dim") if gone else Span("◐ ", "waits")
         return [glyph, Span(f"{key[1]} ", "strong"), Span(f"in {key[0]}: {'gone' if gone else 'not seen yet'}", "dim")]
@@ -72,11 +72,11 @@ TAB_OF_HEALTH = {
     AlarmKind.BUSBW: "NCCL",
     AlarmKind.GPU: "GPUs",
 }
-"""The tab of the job's page that shows what an alarm is about, where it is not the log."""
+"""The tab of the job's page that shows the cause of an alarm; the log for kinds that are not listed."""
 
 
 def explanation(line: JobLine | None, *, is_gone: bool, ended: str = "", now: float = 0.0) -> list[Span]:
-    """The reason for a job's state and its start as spans, none if all is well; `ended`: how one that is gone ended."""
+    """The reason for a job's state, and its expected start, as spans; `ended`: the outcome of a deleted job."""
     if line is None:
         return [Span(ended) if ended else Span("Waiting for the JobSet to appear in the cluster.", "dim")]
     if is_gone:

@@ -133,7 +133,7 @@ class JobLine(Struct, frozen=True, dict=True):
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds to the last step, from when the log was read; None if the job does not run or its pace is unknown."""
+        """Seconds to the last step, from when the log was read; None if the job does not run or has no known pace."""
         runs = self.jobset.state in {JobState.STARTING, JobState.RUNNING} and self.health.state not in STEPLESS_WORDS
         return self.job_progress.eta if self.job_progress is not None and runs else None
 
@@ -190,7 +190,7 @@ def failure_words(slot: PodSlot) -> str:
 
 
 def place_words(line: JobLine) -> str:
-    """The smallest topology domain that holds all nodes of the job."""
+    """The nodes of a job as text: "on NODE", or their number and the smallest topology domain that holds them all."""
     nodes = [line.fleet.nodes[("", rank.node)] for rank in line.pod_slots if ("", rank.node) in line.fleet.nodes]
     if not nodes:
         return ""
@@ -212,7 +212,7 @@ def reason_and_message(line: JobLine) -> tuple[str, str]:
 
 
 def short_reasons(line: JobLine) -> tuple[str, str]:
-    """The reasons of a waiting job for a column, without what its queue's figures and its expected start tell."""
+    """(explanation, controller's message) of a waiting job, short, without its queue's figures and expected start."""
     sentence, own = reason_and_message(line)
     if line.health.words == line.why.sentence:
         sentence = wording.short_nodes(wording.sentence(line.why.without_figures(line.expected_start)))
@@ -220,7 +220,7 @@ def short_reasons(line: JobLine) -> tuple[str, str]:
 
 
 _DETAILS = re.compile(r" \([^()]*\)|, usually one takes .*|(?<=steps) take|(?<=after) step")
-"""What a sentence has that stands in the pane and on the page, and a list has no room for."""
+"""Parts of a sentence that are shown in the side pane and on the page, and left out in a list."""
 
 
 def reason_cell(line: JobLine) -> Cell:

@@ -1,4 +1,4 @@
-"""What a session adds to a snapshot: a job's line as it is right now, and how fresh the picture is."""
+"""Live data that a session adds to a snapshot: a job's row with alarms and progress, and how recent the snapshot is."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def alarms_of_session(session: Session, fleet: Fleet, namespace: str = "") -> li
 
 
 QUIET_STEP_SECONDS = 5
-"""Step in which the age of a live snapshot grows on screen, in seconds: it need not be painted every second."""
+"""The step in seconds in which the shown age of a live snapshot grows, so that it is not painted every second."""
 GLYPHS = {
     WatchState.LIVE: Span("●", "ok"),
     WatchState.LISTING: Span("◐", "waits"),
@@ -110,7 +110,7 @@ GLYPHS = {
 
 
 def freshness_spans(links: Sequence[WatchStatus], now: float, *, reason: str = "") -> list[Span]:
-    """A phrase on the worst state among these watches; kinds that the cluster does not have are ignored."""
+    """A phrase on the worst state of the given watches; kinds that the cluster does not have are ignored."""
     if reason:
         return [Span("✗ ", "bad"), Span(f"not connected: {sentence(reason)}", "bad")]
     known = [link for link in links if link.state is not WatchState.ABSENT]

@@ -118,7 +118,7 @@ def cost_lines(ledger: Ledger) -> list[str]:
 
 
 def box_shares(ledger: Ledger) -> dict[LedgerBox, str]:
-    """By box its share of the time in which GPUs were held; the time in the queue has none."""
+    """The percentage of each ledger box in the GPU-time held, as text; the box of queued time has none."""
     held = {box: took for box, took in ledger.boxes.items() if box is not LedgerBox.QUEUED and ledger.allocated}
     return dict(zip(held, wording.percents([*held.values()]), strict=True))
 

@@ -1,4 +1,4 @@
-"""Says what stopping jobs removes, loses and keeps, for the question before it."""
+"""Texts on what stopping jobs removes, loses and keeps, for the question before a stop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def launched_by_others(plans: Sequence[StopPlan], name_owner: Callable[[str], str]) -> str:
-    """The other owners of these jobs, as text for the question before a stop; empty if there are none."""
+    """A text that names the others who launched these jobs, for the question before a stop; empty if there are none."""
     owners = [owner for plan in plans if (owner := name_owner(plan.owner)) not in {"", OWN_NAME}]
     if not owners:
         return ""

@@ -1,4 +1,4 @@
-"""What can be done about a job with an alarm or a slow rank, each by a key: shown first, then confirmed."""
+"""Remedies for a job with an alarm or a slow rank, each with a key; every remedy shows its effect and asks first."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ ACT = Binding(
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A job with an alarm or a slow rank, and what is known of the cause."""
+    """A job with an alarm or a slow rank, and the known facts about the cause."""
 
     jobset: JobSet
     words: str

@@ -71,7 +71,7 @@ class DraftScreen(LiveScreen):
 
     @on(RecipeTable.Highlighted, "RecipeTable")
     async def follow_cursor(self) -> None:
-        """Show the form of the recipe under the cursor; keys come before that form is drawn."""
+        """Show the form of the recipe under the cursor, after pending keys have been handled."""
         await asyncio.sleep(0)
         if self.is_attached and self.app.connected and (recipe := self.recipes.row) is not None:
             self.pick_recipe(recipe.id)
@@ -83,7 +83,7 @@ class DraftScreen(LiveScreen):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the checks before a launch found: texts, objects to create, and changes with which it would fit."""
+    """The results of the checks before a launch: texts, objects to create, and changes that would make it fit."""
 
     spans: Sequence[Span]
     manifests: Sequence[Manifest]
@@ -159,7 +159,7 @@ class LaunchLook(Question[bool | LaunchAlternative | ConsoleError]):
             self._show_checked(checked, found)
 
     def on_screen_resume(self) -> None:
-        """Close with a pending refusal once the dialog is in front, as `dismiss` closes the page in front."""
+        """Close the dialog with a pending refusal once it is in front: `dismiss` closes the page in front."""
         if self._refusal is not None and self.is_active:
             self.dismiss(self._refusal)
 
@@ -236,7 +236,7 @@ class PasteDialog(Question[str | None]):
 
 
 class PasteReport(Question[None]):
-    """A dialog on what was taken from a pasted text, and what was not and why."""
+    """A dialog that lists which values were taken from a pasted text, and which not and why."""
 
     DEFAULT_CSS: ClassVar[str] = """
     PasteReport > Vertical { max-width: 110; max-height: 85%; }

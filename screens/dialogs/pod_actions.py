@@ -58,7 +58,7 @@ class PodActions(LiveScreen):
 
     @property
     def container(self) -> str:
-        """The container that an action would apply to; empty for the pod's first."""
+        """The container that an action would apply to; empty: the action itself chooses one of the pod's containers."""
         return ""
 
     def pods(self) -> list[Pod]:
@@ -178,7 +178,7 @@ class RankAction:
     """ "module:function", imported when the key is pressed; the function takes the page, the job and the rank."""
     changes: bool = False  # whether it changes the cluster: gone in read-only mode
     running: bool = True
-    """Whether the rank's pod has to run; else the reason is shown, and the function is not called."""
+    """Whether the rank's pod has to run: if it does not, the reason is shown and the function is not called."""
     alive: bool = False  # whether the pod has to be there, or still to come, and not to have ended
     show: bool = True  # whether the key line tells it (the palette and the help always do)
 
@@ -224,7 +224,7 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
     RankAction("send", "U", "Copy to", "Copy a file or folder of this machine to the chosen pod",
                "screens.dialogs.save_and_copy:send_to_rank", changes=True, show=False),
 )  # fmt: skip
-"""In the order of the key line."""
+"""All actions on a rank, in the order of the key line."""
 
 
 async def shell_in_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:

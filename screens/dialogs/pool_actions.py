@@ -157,7 +157,7 @@ class PoolsScreen(LiveScreen):
 
 
 class PoolSizes(PoolsScreen):
-    """A page on which a node pool can be selected."""
+    """A page with a selected node pool, which can be resized."""
 
     CHANGES_CLUSTER = frozenset({"resize", "limits"})
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -171,7 +171,7 @@ class PoolSizes(PoolsScreen):
         """The state of the selected node pool as Google reports it; None while unknown."""
 
     def offers(self) -> dict[str, object]:
-        """Whether each action on the pool is available: DWS sizes its pools itself."""
+        """By action whether it is available: a pool can be resized unless DWS sizes it."""
         facts = self.facts
         sized = facts and not (facts.pool.queued or facts.pool.flex_start)
         return super().offers() | {"resize": sized, "limits": facts}

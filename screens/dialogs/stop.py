@@ -1,4 +1,4 @@
-"""Stopping jobs: what goes and what stays, asked once for all of them."""
+"""Stopping jobs: one question for all of them, with what is removed and what is kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_JOBS_IN_FULL = 4  # jobs that are shown in full; of more, what goes with eac
 
 
 async def read_plan(screen: LiveScreen, jobset: JobSet) -> tuple[StopPlan, ConsoleError | None]:
-    """(what stopping a job removes and keeps, error if Helm's record is unreadable and it is by the snapshot)."""
+    """(what stopping a job removes and keeps, None); with unreadable Helm records (plan by the snapshot, the error)."""
     from console.launch.stop import plan_from_snapshot  # loaded with what asks Helm
 
     launch = screen.session.launch
@@ -42,7 +42,7 @@ def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleEr
 
 
 async def _stops_what_has_ended(screen: LiveScreen, jobsets: Sequence[JobSet]) -> bool:
-    """Ask again before stopping jobs that ended while the question was open."""
+    """Whether to go on: asks again if some of the jobs ended while the question was open."""
     now = (screen.app.fleet.jobsets.get(each.key) for each in jobsets if not each.finished)
     ended = [each for each in now if each is not None and each.finished]
     if not ended:

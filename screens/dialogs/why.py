@@ -1,4 +1,4 @@
-"""The dialog with all of a reason, however long it is, over a terminal of any size."""
+"""The dialog that shows the whole of a long reason, scrollable, on a terminal of any size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from screens.widgets.wrapped_sentence import SentenceLine
 
 WHY = Binding("w", "why", "Why", id="table.why", tooltip="The whole reason, with its figures and the cluster's words")
 MANY_LINES = 1000
-"""Columns in which lines are made: the dialog folds them at its own width."""
+"""Width in columns for which lines are made; the dialog folds them at its own width."""
 
 
 class WholeReason(Question[None]):

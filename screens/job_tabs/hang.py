@@ -1,4 +1,4 @@
-"""The hang report of a job: which ranks are elsewhere, why, and what to do."""
+"""The hang report of a job: which ranks are at another place in the program than the rest, why, and what to do."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BUNDLE_SECONDS = 60.0  # seconds around an inspection in which its archive was w
 
 
 class HangGroupTable(ResourceTable["HangGroup"]):
-    """A table of the groups of processes at one place; those that others wait for come first."""
+    """A table of process groups, each with one call-stack location; groups that others wait for come first."""
 
     NOUN = "group"
     EMPTY = EmptyNotice("", glyph="")  # what is known, or what can be done, stands above it
@@ -65,7 +65,7 @@ class HangGroupTable(ResourceTable["HangGroup"]):
     )
 
     def row_text(self, row: HangGroup) -> str:
-        """The place, ranks and stack frames of a group, which the filter searches."""
+        """The location, ranks and stack frames of a group: the text that the filter searches."""
         calls = {
             frame.function
             for each in row.members
@@ -83,7 +83,7 @@ def _call_span(group: HangGroup) -> Span:
 
 
 def _hide_known_verdict(tab: HangTab) -> None:
-    """Hide the verdict where the page says it above, and cuts nothing of that."""
+    """Hide the tab's verdict where the page's header already shows the same text uncut."""
     above = explanation(tab.line, is_gone=False) if tab.line is not None and tab.report else []
     cut = len(fold_spans(above, tab.screen.size.width - 2)) > 3
     shown = "".join(run.text for run in tab.verdict.runs[-1:]).strip()
@@ -91,14 +91,14 @@ def _hide_known_verdict(tab: HangTab) -> None:
 
 
 def _makes_steps(line: JobLine | None) -> bool:
-    """Whether the job is known to make steps; an inspection would delay them."""
+    """Whether the job is known to make training steps, which an inspection would delay."""
     if line is None or line.jobset.finished or line.job_progress is None or line.job_progress.step is None:
         return False
     return line.health.level is not HealthLevel.BAD and line.health.state not in STEPLESS_WORDS
 
 
 def _key_of(group: HangGroup) -> RowKey:
-    """The row key of a group of processes: its place, and whether the others wait for it."""
+    """The row key of a process group: its stack location, and whether the others wait for it."""
     return f"{group.doing}", group.label, "suspect" if group.suspect else ""
 
 
@@ -426,7 +426,7 @@ class HangTab(JobTab):
 
     @work(group="actions")
     async def action_facts(self) -> None:
-        """Show a file in /proc of the selected process."""
+        """Show a file in /proc of the selected process; asks which."""
         process = self._selected_process()
         if process is None:  # without this action the key would open the page that has it elsewhere
             self.live.notify("There is no process in the list yet.", timeout=3)

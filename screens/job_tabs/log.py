@@ -38,10 +38,10 @@ from screens.widgets.log.log_view import WAITING_FOR_CONNECTION, LogView
 from trainlog import FIRST_ERROR
 
 MAX_LINES_AT_FIRST, MIN_LINES_PER_POD = 2_000_000, 2_000
-"""Lines that are fetched of all pods together, and at least of each, when a log is first opened: of a job with many
-pods the older lines are left out."""
+"""Maximum lines fetched of all pods together, and minimum of each, when a log is first opened; older lines of jobs with
+many pods are left out."""
 MAX_PLACE_LOOKS = 40
-"""Looks, one each `REDRAW_SECONDS`, until the lines of all pods have come; then the chosen pod stays."""
+"""Maximum attempts, `REDRAW_SECONDS` apart, to find a better pod to show; then the chosen pod stays."""
 OFFER_SECONDS = 15.0  # seconds for which Enter goes to an error that was found elsewhere
 REDRAW_SECONDS = 0.1  # seconds between two drawings while lines stream in
 LOG_MODES = ("one", "all", "agreed")
@@ -49,7 +49,7 @@ _MODE_TITLES = {"one": "One pod", "all": "All pods", "agreed": "Identical lines"
 
 
 class LogTab(JobTab):
-    """The tab with a rank's log, which is followed from the first opening on, visible or not."""
+    """The tab with a rank's log, followed from the tab's first opening on, also while another tab is visible."""
 
     NAME = "log"
     KEY = "l"
@@ -80,7 +80,7 @@ class LogTab(JobTab):
     _log: JobLog | None = None
     _renewed = -1
     given = False
-    """Whether a person has chosen the pod whose log is to be opened: nobody looks for a better one."""
+    """Whether a person has chosen the pod whose log is opened, so that the tab selects no more relevant one."""
     _led_to: AlarmKind | None = None  # of the alarm whose place was shown last
     _offer: FoundLine | None = None  # the first error of another pod, while Enter goes there
     _wanted_line: tuple[float, float] | None = None  # time and number of the step whose line is to be shown
@@ -144,7 +144,7 @@ class LogTab(JobTab):
     @on(LogView.NoError)
     @work(group="errors", exclusive=True)
     async def find_error_elsewhere(self) -> None:
-        """Find an error in the logs of the other pods, to say which pod has one."""
+        """Search the logs of all other pods for an error, and name the first pod that has one."""
         if self.mode != "one" or self._log is None:
             return
         found = await asyncio.to_thread(find_first_matches, self._segments_of(), FIRST_ERROR)

@@ -87,7 +87,7 @@ class RankTable(ResourceTable[PodSlot]):
 MAX_CELLS_PER_LINE = 32
 CELL_COLUMNS = 2
 FRESHNESS_STYLES = ((10.0, "ok"), (60.0, "text"), (300.0, "dim"), (float("inf"), "faint"))
-"""Seconds since the last line of a rank that runs, and how bright it is up to then."""
+"""(maximum seconds since the last line of a running rank, style of its mark), brightest first."""
 GUTTER_COLUMNS = 5
 LONG_WAIT_SHARE = 0.1  # share of the step
 SHORT_WAIT_MARK, LONG_WAIT_MARK = Span("△", "waits"), Span("▲", "bad")
@@ -272,7 +272,7 @@ FEW_RANKS = 8  # up to so many ranks the table alone shows them all at a glance
 
 
 def _slow_ranks(line: JobLine) -> tuple[LateRank, ...]:
-    """The ranks that the others wait for, as far as somebody has asked NCCL since the job runs."""
+    """The ranks that the others wait for, by NCCL's answer since the job runs; empty if NCCL was not asked."""
     return line.slow.slow if line.slow is not None and not line.jobset.finished else ()
 
 

@@ -46,7 +46,7 @@ class JobTab(Room, metaclass=AbstractWidgetMeta):
         super().__init__(id=self.NAME)
         self.key = key  # namespace and name of the JobSet
         self.line: JobLine | None = None
-        """The job as last seen, in the snapshot in which it was; None until it appears."""
+        """The job's row in the last snapshot that had the job; None until it appears."""
         self.fleet: Fleet | None = None
         self.ended = ""  # how a job ended that is not in the cluster any more; the page sets it
         self.is_open = False
@@ -93,7 +93,7 @@ class JobTab(Room, metaclass=AbstractWidgetMeta):
         """Called after a reconnection, which ended all streams, to open them again."""
 
     def show_line(self, time: float, sentence: str) -> None:
-        """Show the log line printed at that time; if there are several, the one that contains these words."""
+        """Show the log line printed at `time`; of several lines the one that contains `sentence`."""
 
     @property
     def turns_ranks(self) -> bool:
@@ -123,7 +123,7 @@ class JobTab(Room, metaclass=AbstractWidgetMeta):
         self.post_message(self.Chosen(int(event.key[0]), "log"))
 
     def offers(self) -> dict[str, object]:
-        """Whether each action that is only sometimes available is available now."""
+        """By action whether it is available now; actions that are always available are left out."""
         return {}
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -45,7 +45,7 @@ class TrainingTab(JobTab):
     _asked = False
     _job: JobMeasures | None = None
     _line: tuple[float, str] | None = None
-    """Time and words of a line of the log whose step is to be pointed at, as soon as the log was read up to it."""
+    """(time, text) of a log line whose step the chart will point at once the log has been read up to it."""
 
     def on_mount(self) -> None:
         self.watch(self.panel.charts, "view", self.refresh_bindings, init=False)
@@ -99,7 +99,7 @@ class TrainingTab(JobTab):
 
     @property
     def _has_unread_log(self) -> bool:
-        """Whether there is a log that was not yet read up to now."""
+        """Whether the log has lines up to the present that have not been read."""
         begun = self.line is not None and self.line.jobset.state is not JobState.PENDING
         return begun and (self._job is None or self._job.is_reading_old_lines)
 
