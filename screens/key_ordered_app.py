@@ -56,10 +56,10 @@ QUESTION_WORKERS = "actions"
 """Name of the worker group that may ask questions; workers of other groups only read."""
 QUESTION_WAIT_SECONDS = 1.5  # seconds after a key within which what is typed belongs to the question it may bring
 STRAY_WITHIN = 0.4
-"""Seconds after a page opened that nobody typed for, or after the last such letter, in which a letter is not for it."""
+"""Seconds after a page opened without a key for it, or after the last dropped letter, in which a letter is dropped."""
 _QUESTION_POLL_SECONDS = 0.01  # seconds between two looks whether it is there
 KEY_EFFECT_SECONDS = 0.3
-"""Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
+"""Maximum seconds to wait for a key's effect before the next key, in case a widget was removed with its messages."""
 KEY_PAUSE_SECONDS = 0.3  # seconds after a key in which another one is likely
 GC_SECONDS, FULL_GC_EVERY = 10.0, 60  # seconds between two collections, and of how many one looks through all objects
 GC_EVERY_AT_REST = 3  # of how many times garbage is collected once while no key is pressed: little becomes it then
@@ -85,7 +85,7 @@ def use_one_heap() -> None:
 class ControlCharFilter(LineFilter):
     """Removes control characters left in a line, and isolates right-to-left words; no width changes.
 
-    Widgets make controls visible where they format a text (`one_line`); this is for those that forgot.
+    Widgets make control characters visible when they format a text (`one_line`); this filter covers text they left out.
     """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
@@ -102,10 +102,10 @@ class ControlCharFilter(LineFilter):
 _RIGHT_TO_LEFT_LETTERS = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001eeff]"
 _RIGHT_TO_LEFT_WORDS = re.compile(rf"{_RIGHT_TO_LEFT_LETTERS}+(?:[ '\"./_-]{_RIGHT_TO_LEFT_LETTERS}+)*")
 ISOLATED = "\u200e\\g<0>\u200e"
-"""Words from right to left, such as Hebrew names, between marks of no width.
+"""The replacement that puts right-to-left words, such as Hebrew names, between marks of no width.
 
-A terminal that reorders a line by itself would else move the figures after such a name before it. The marks hold
-wherever a line is cut, as the ends of an isolate would not.
+Without them a terminal that reorders text would move the figures after such a name in front of it. The marks also work
+where a line is cut, unlike Unicode isolates.
 """
 
 
@@ -130,7 +130,7 @@ def terminal_has_hung_up() -> bool:
 
 
 class TerminalDriver(LinuxDriver):
-    """A terminal driver that takes the terminal back only after it was handed over.
+    """A terminal driver that takes the terminal back on SIGCONT only after it was handed over.
 
     Debuggers and service managers stop and continue a process with SIGCONT alone, without SIGTSTP: Textual would start
     two more threads each time, one of which reads keys, and leave the terminal raw at the end.
@@ -144,7 +144,7 @@ class TerminalDriver(LinuxDriver):
 def collect_cycles() -> float:
     """Run Python's garbage collector; returns the seconds of processor time that it took.
 
-    Objects are not counted before and after: a list of them would refer to a tuple that another thread still makes.
+    Objects are not counted: a list of all objects would hold tuples that other threads are still filling.
     """
     started = thread_time()
     gc.collect()
@@ -168,7 +168,7 @@ class ParsedStyles(Stylesheet):
         self.parse()
 
     def parse_imported(self) -> Iterator[None]:
-        """Parse the styles of each widget that was imported since the last time, as its first use would."""
+        """Parse the styles of newly imported widgets ahead of their first use, one widget with each iteration."""
         kinds: list[type[Widget]] = [Widget]
         while kinds:
             kind = kinds.pop()
@@ -182,7 +182,7 @@ class ParsedStyles(Stylesheet):
 
 
 def collect_between_keys(app: KeyOrderedApp, number: int) -> None:
-    """Collect garbage for the number-th time; without a key since the last time only each GC_EVERY_AT_REST-th."""
+    """Collect garbage in timer call `number`; without a recent key only in each GC_EVERY_AT_REST-th call."""
     if app.since_key < GC_SECONDS or number % GC_EVERY_AT_REST == 0:
         app.draw_between_keys("garbage", app.collect_garbage)
 
@@ -205,11 +205,11 @@ class KeyOrderedApp(App[int]):
         self._frozen = False  # whether anything is that may go: modules stay
         self._with_next_key: dict[str, Callable[[], None]] = {}
         self._typed: deque[events.Key] = deque()
-        """Keys that came while another was being answered, or that are for a question."""
+        """Keys not yet handled: typed while another key was handled, or kept for a question."""
         self.typing_waits = False
-        """Whether what is typed waits for the effect of the key before it, or for a question that may come."""
+        """Whether typed keys wait for the effect of an earlier key, or for a question that it may bring."""
         self.no_letters_until = self._letters_dropped = 0.0
-        """Until when letters are of a word that was typed on a list, whose first opened this page: they are dropped."""
+        """Monotonic time until which letters are dropped: the first letter of a word typed on a list opened a page."""
         self._settling: asyncio.Task[None] | None = None  # waits for both
 
     async def on_event(self, event: events.Event) -> None:
@@ -251,7 +251,7 @@ class KeyOrderedApp(App[int]):
     ) -> None:
         """Wait until a key has had its effect, including a question asked by a worker that it started.
 
-        `letters`: `no_letters_until` as it was before.
+        `letters`: the value of `no_letters_until` before the key.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(KEY_EFFECT_SECONDS):
@@ -297,12 +297,12 @@ class KeyOrderedApp(App[int]):
         return self.answering or monotonic() < self._pressed_at + KEY_PAUSE_SECONDS
 
     def collect_garbage(self) -> None:
-        """Collect reference cycles: of young objects, and of frozen ones too while nobody presses a key.
+        """Collect reference cycles among young objects; among frozen objects too while nobody presses a key.
 
-        Python itself collects so seldom here (GC_THRESHOLDS of __main__) that a console open all day would grow.
-        Objects in use are frozen once a collection takes FREEZE_SECONDS, and half as much while a page is open: frozen
-        ones are not searched, and keep the young objects they refer to. All are searched as often as costs
-        FULL_GC_SHARE of the time, and seldom while a page is open, which would be frozen with them.
+        The thresholds of `__main__` make Python's own collections so rare that a console open all day would grow. Used
+        objects are frozen once a collection takes FREEZE_SECONDS, or half as much while a page is open: frozen objects
+        are not searched, and keep alive the young ones they refer to. A full collection may cost FULL_GC_SHARE of the
+        time, and is rare while a page is open, whose objects would be frozen too.
         """
         pages = sum(map(len, self._screen_stacks.values())) - len(self._screen_stacks)
         self._looks += 1
@@ -319,10 +319,10 @@ class KeyOrderedApp(App[int]):
         _glibc_function("malloc_trim")(0)  # else what is free between blocks in use stays
 
     def draw_between_keys(self, label: str, draw: Callable[[], None]) -> None:
-        """Draw what changes by itself; while keys come, together with the drawing for one of them.
+        """Run `draw`, which paints changed data, now if no key was pressed lately, else together with a key's drawing.
 
-        So the screen rests between two keys, and what a key changes is painted once. Of calls with one `label` only the
-        latest draws.
+        The screen is then still between two keys, and changes of a key are painted once. Of calls with one `label` only
+        the latest draws.
         """
         if monotonic() - self._pressed_at > KEY_PAUSE_SECONDS:
             draw()
@@ -367,7 +367,7 @@ class KeyOrderedApp(App[int]):
             await self.pop_screen()
 
     def pop_screen(self) -> AwaitComplete:
-        """Close the page in front: first its workers end, as what they would still show has no place."""
+        """Close the page in front; its workers are cancelled first, as their results could not be shown."""
         going, own = set(self.screen.walk_children(with_self=True)), active_worker.get(None)
         for worker in self.workers:
             if worker.node in going and worker is not own:
@@ -419,7 +419,7 @@ class KeyOrderedApp(App[int]):
         super().panic(*renderables)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Go on when a worker fails: its failure is shown, and reported when the app ends."""
+        """Keep running when a worker fails: the failure is shown now, and reported when the app ends."""
         if not isinstance(error, WorkerFailed) or not isinstance(error.error, Exception):
             super()._handle_exception(error)
             return

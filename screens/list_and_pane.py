@@ -106,7 +106,7 @@ class PanedScreen(LiveScreen):
         return width - max(getattr(part, "columns_wanted", 0) for part in self.query_one("#list").children)
 
     def redraw_pane(self, size: Size | None = None) -> None:
-        """Draw the panes again, where the rows leave room for them on a terminal of that size."""
+        """Redraw the panes if the list's rows leave room for them; `size` is the terminal's, by default the current."""
         (width, height), chosen, panes = size or self.size, self.app.pane_size, self.app.loaded.config.panes
         split, under, large = self.query_one("#split"), self.under, chosen == "large"
         *_, last = parts = [part for part in self.query_one("#list").children if part.display and part is not under]

@@ -49,16 +49,16 @@ if TYPE_CHECKING:
 Key = tuple[str, str]
 SLOW_DRAWING_SECONDS = 0.025  # seconds that drawing one picture may take at four a second
 REST_FACTOR = 20
-"""After a slower one, this many times as long goes to keys before the next: large clusters cost no more than 5 %."""
+"""The pause after a slow drawing, as a multiple of its duration: large clusters then cost at most 5 % of the time."""
 MAX_REST = 1.0
 MIN_LISTING_REST = 0.25
-"""The longest rest, in seconds; the second while the first lists come in, when everybody watches the rows arrive."""
+"""Seconds that a pause between drawings may always last while the first lists arrive; later up to MAX_REST."""
 LISTING_FACTOR = 10
-"""Where drawing the rows that have arrived is slow, the list goes on for this many times as long before the next."""
+"""Maximum pause between drawings while the first lists arrive, as a multiple of a drawing's duration."""
 
 MAX_KEY_DELAY, MAX_KEY_DELAY_OF_SLOW, KEY_POLL_SECONDS = 0.5, 3.0, 0.02
-"""Seconds for which a picture waits at most while keys are answered, or, where drawing is slow, are likely; and between
-two looks whether they are."""
+"""Maximum seconds by which a key being handled delays a drawing; the same for slow drawings, which also wait for likely
+keys; seconds between two checks for keys."""
 
 
 def error_notice(error: ConsoleError, hint: str = "") -> EmptyNotice:
@@ -147,15 +147,15 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
     CHANGES_CLUSTER: ClassVar[frozenset[str]] = frozenset()
     """Actions that change the cluster: in read-only mode they are gone from keys, key line and palette."""
     SHOWS: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """Actions that show and hide something -> the page's class meanwhile, and the words of the key line."""
+    """By action that shows or hides a part: the page's CSS class while it is shown, and the label for hiding it."""
     KINDS: ClassVar[tuple[str, ...]] = ()  # kinds this screen stands on: its freshness is theirs
     OPENS: ClassVar[str] = ""  # name of the page that a row of a table opens, about that row
 
     SUBJECT: ClassVar[frozenset[str]] = frozenset({"context", "namespace"})
-    """What commands of one's own may name here, see `subject`."""
+    """The objects that a person's own commands may refer to on this page, by the keys of `subject`."""
 
     OF_CLUSTER: ClassVar[bool] = False
-    """Whether it is about an object of the cluster it was opened in: it closes once the console is in another one."""
+    """Whether the page shows an object of one cluster; it then closes when the console switches to another cluster."""
 
     focused: reactive[Widget | None] = reactive(None, repaint=False)  # Textual paints all of the page anew
     crumb = ""  # name of this page in the trail; empty on a main screen
@@ -204,7 +204,7 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
         self.update_trouble()
 
     def update_keys(self, offered: object) -> None:
-        """Redraw the key line if what the keys depend on (`offered`) has changed."""
+        """Redraw the key line if `offered`, on which the available keys depend, has changed."""
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()
@@ -402,11 +402,11 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
         return bool(not self.is_mounted or self.offers().get(action, True))
 
     def hides(self) -> dict[str, str]:
-        """The actions that would hide something now, with their labels."""
+        """By action the label for hiding the part that it shows now."""
         return {action: verb for action, (shown, verb) in self.SHOWS.items() if self.has_class(shown)}
 
     def offers(self) -> dict[str, object]:
-        """Whether each action that is only sometimes available is available now."""
+        """By action whether it is available now; actions that are always available are left out."""
         return {}
 
     def on_key(self, event: events.Key) -> None:
@@ -512,7 +512,7 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
 
 
 def _is_in_sight(page: LiveScreen) -> bool:
-    """Whether the page is in front, or only a dialog is over it; Textual counts a page below another as visible."""
+    """Whether the page is visible: in front, or below a dialog only. Textual counts any covered page as visible."""
     return page.is_active or (page.is_current and page.app.screen.styles.background.a < 1)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from console.launch.run_record import RunRecord
 
 MAX_RECENT = 6
-"""Commands that were chosen last, which stand first."""
+"""Maximum number of recently chosen commands, which are listed first."""
 NAME_COLUMNS = 34  # columns of a command's name
 GO_TO = "Go to "
 HIDDEN = frozenset({"app.command_palette", "command_palette", "app.commands"})
@@ -121,7 +121,7 @@ PAGE_TARGETS = {
 PAGES_BY_NAMESPACE = ("queues", "jobs", "pods")  # pages whose name may be followed by a namespace
 MAX_HITS_PER_KIND = 8  # objects of one kind that are offered
 HitKind = tuple[str, float, Collection[tuple[str, ...]], Callable[..., object]]
-"""What can be opened: kind, weight, keys whose last part is the name, and the function that opens one."""
+"""A kind of palette targets: (name, weight, keys that end with the object's name, function that opens an object)."""
 TEXTUAL_DELAY_SECONDS = 0.3  # seconds after which Textual shows all that was found so far, when it gets one more
 MAX_NAMES_MATCHED = 500  # names of one kind that are weighed; those come first that contain what was typed
 
@@ -173,7 +173,7 @@ class PaletteTargets(NameProvider):
             yield hit
 
     def _known_hits(self, query: str) -> Iterator[Hit]:
-        """The hits among names that are in memory."""
+        """The hits among objects that are already in memory."""
         word, *namespaces = query.casefold().split()
         wanted = " ".join(namespaces)
         for what, name in self._iter_switches() if namespaces else ():
@@ -206,7 +206,7 @@ class PaletteTargets(NameProvider):
                 )
 
     def _iter_switches(self) -> Iterator[tuple[str, str]]:
-        """Yield what one can switch (context, namespace), each with the possible names."""
+        """Yield ("context", name) and ("namespace", name) for each context and namespace to switch to."""
         if self.console.connected:
             yield from (("context", each.name) for each in self.console.session.watch.contexts())
             yield from (("namespace", each) for each in (ALL_NAMESPACES, *self.console.known_namespaces()))
@@ -248,7 +248,7 @@ class PaletteTargets(NameProvider):
 
 
 def _filter_by_words(query: str, keys: Collection[tuple[str, ...]]) -> Iterable[tuple[str, ...]]:
-    """The names that contain every typed word, since matching many names letter by letter is slow."""
+    """The keys whose name contains every typed word, if there are too many for matching each letter by letter."""
     if len(keys) <= MAX_NAMES_MATCHED:
         return keys
     words = query.casefold().split()

@@ -1,6 +1,6 @@
 """Makes text from outside harmless for the terminal: no escape codes, controls, reordering or piled accents are left.
 
-What the cluster, logs, files and servers say passes here before it is drawn or printed.
+Text from the cluster, logs, files and servers passes through these functions before it is drawn or printed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PILED_ACCENTS = lazy_pattern(
     r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
     r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
 )
-"""More accents on one letter than any language has: they would be drawn over the lines above."""
+"""More than four combining accents on one letter, which no language has and which would cover the lines above."""
 
 
 def _visible_form(letter: str) -> str:

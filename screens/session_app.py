@@ -1,4 +1,4 @@
-"""The base of the console's app: the session, the snapshot and the pages, as those who show them know it."""
+"""The base of the console's app as its pages use it: the session, the snapshot, and the way to other pages."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class SessionApp(KeyOrderedApp):
     fleet: reactive[Fleet] = reactive(Fleet, init=False, always_update=True, repaint=False)
     """The latest snapshot; only `follow_store` assigns it."""
     trouble: reactive[ConsoleError | None] = reactive(None, init=False)
-    """Why there is no session; None while there is one or one is being opened."""
+    """The error that prevents a session; None with a session, and while one is being opened."""
     loaded: reactive[LoadedConfig] = reactive(load_config, init=False)
-    """The person's settings; they are taken over while the console runs."""
+    """The person's settings; changes of the file are applied while the console runs."""
 
     def __init__(self, settings: Settings, pane_size: PaneSize) -> None:
         super().__init__()
@@ -50,11 +50,11 @@ class SessionApp(KeyOrderedApp):
         self._session: Session | None = None
         self._alone: GoogleServices | None = None
         self.only_namespace = settings.namespace
-        """Namespace that lists of jobs, pods and workloads are narrowed to; empty: all."""
+        """The namespace whose jobs, pods and workloads are listed; empty: all."""
         self.launched: tuple[str, str] | None = None
-        """The job launched last, until the list of jobs has put its cursor there."""
+        """(namespace, name) of the job launched last, until the list of jobs has put its cursor there."""
         self.launch_wish: LaunchRequest | None = None
-        """What the form of the launch screen is to begin from, until it has taken it."""
+        """The recipe and values with which the launch form is to open; None once it has used them."""
         self.pane_size = pane_size  # of the panes beside lists, see `screens.list_and_pane`
         self._job_styles = JobColors()
         self._styled_jobsets: object = None  # the snapshot's jobs when colours were last released
@@ -77,13 +77,13 @@ class SessionApp(KeyOrderedApp):
         return self.session.watch.whose(owner) if self.connected else owner
 
     def owner_words(self, namespace: str, job: str) -> str:
-        """A text by which filters find the job of an owner."""
+        """The owner of a job as text for filters; empty for a job that is not in the snapshot."""
         jobset = self.fleet.jobsets.get((namespace, job))
         return owner_words(self.whose(jobset.owner), jobset.owner) if jobset is not None else ""
 
     @property
     def session(self) -> Session:
-        """The session; Unreachable while none is open."""
+        """The session. Raises Unreachable while none is open."""
         if self._session is None:
             why = self.trouble.message if self.trouble else "The cluster is not connected yet."
             hint = self.trouble.hint if self.trouble else ""
@@ -92,12 +92,12 @@ class SessionApp(KeyOrderedApp):
 
     @property
     def without_cluster(self) -> bool:
-        """Whether there is no cluster to connect to: Google is asked with the login alone then."""
+        """Whether there is no cluster to connect to; Google is then asked with the login's credentials alone."""
         return self._session is None and self.trouble is not None and not self.settings.practice
 
     @property
     def google(self) -> GoogleServices:
-        """Google Cloud for the cluster or the login alone; Unreachable while connecting."""
+        """Google Cloud for the cluster or for the login alone. Raises Unreachable while connecting."""
         if not self.without_cluster:
             return self.session.google
         if self._alone is None:

@@ -82,5 +82,5 @@ _IN_256 = {"#1f2e5c": "#262626", "#20242b": "#121212", "#332f26": "#1c1c1c", "#e
 
 
 def in_256_colours(theme: Theme) -> Theme:
-    """The theme for a terminal of 256 colours, where dark blue is louder than a fault and pale ones are alike."""
+    """The theme for a 256-colour terminal, where dark blue would outshine faults and pale colours look alike."""
     return replace(theme, variables={name: _IN_256.get(each, each) for name, each in theme.variables.items()})

@@ -252,13 +252,13 @@ class TourGuide:
         await self.settled()
 
     async def settled(self) -> None:
-        """Wait until everything pending is drawn."""
+        """Wait until all pending messages are handled and drawn."""
         await self.pilot.pause()
         await asyncio.sleep(POLL_SECONDS)
         await self.pilot.pause()
 
     async def wait_for(self, label: str, is_seen: Callable[[], object]) -> None:
-        """Wait until `seen()` is true. Raises ConsoleError, which names what did not happen."""
+        """Wait until `is_seen()` is true. Raises ConsoleError with `label` after STEP_TIMEOUT."""
         async with asyncio.timeout(STEP_TIMEOUT) as limit:
             try:
                 while not is_seen():  # noqa: ASYNC110 - what is waited for is on the screen, which has no event

@@ -107,9 +107,9 @@ class FleetScreen(PanedScreen, PoolsScreen):
         self.follow_jobs(lambda: self._jobs, lambda: bool(self._jobs))
 
     _jobs: Sequence[tuple[str, str]] = ()
-    """Of the pane, empty without one: other pages say the same of them once their starts are foreseen."""
+    """Keys of the jobs in the pane, whose progress is followed; empty without a pane."""
     running_lines: Mapping[tuple[str, str], JobLine] = {}
-    """The running jobs as last drawn: those that stay as they are keep what was worked out for them."""
+    """The rows of running jobs from the last drawing; unchanged ones are used again with their computed values."""
 
     def room_beside(self, width: int, height: int) -> int:
         """The columns free beside the map; 0 if a pane there would make the map smaller."""
@@ -181,7 +181,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
         return {"google": self._can_ask(), "next_fault": faults}
 
     def _can_ask(self) -> bool:
-        """Whether node pools should be read from Google: there are some, and nobody has read them."""
+        """Whether to read node pools from Google: the cluster has some, and they were not read yet."""
         known = self.pools is not None or self._asking
         return not known and any(node.pool for node in self.app.fleet.nodes.values())
 

@@ -25,7 +25,7 @@ from screens.widgets.wrapped_sentence import fold_spans
 from screens.wording import GLYPH_MEANINGS, Span, lower_first_letter
 
 KEY_COLUMNS = 16
-"""Columns of the keys."""
+"""Width in terminal columns of the keys in the help."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,9 +267,9 @@ class BuildScreen(InGoogleScreen):
         self.crumb = f"build {number[:8]}"
         self.build: Build | None = None
         self._connection: object | None = None
-        """By which its log was last asked for; None also without a cluster."""
+        """The connection by which the log was last requested; None before that, and without a cluster."""
         self._given: Counter[BuildLine] = Counter()
-        """What its log has given, which is read from its beginning each time."""
+        """The log lines shown so far, with their counts: each request returns the log from its beginning."""
         self._read_all = False
 
     def body(self) -> ComposeResult:

@@ -39,7 +39,7 @@ TABS_BY_KEY = (
     ("H", "hang", "Hang"),
     ("e", "events", "Events"),
 )
-"""Tabs of a job's page that open from the list by the keys they have there; the page itself is loaded when one does."""
+"""(key, tab, title) of the tabs of a job's page that open from the list of jobs by their own key."""
 
 
 class JobTable(ResourceTable[JobLine]):

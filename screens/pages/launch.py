@@ -89,7 +89,7 @@ class LaunchScreen(DraftScreen):
     def __init__(self) -> None:
         super().__init__()
         self._drafts: dict[str, LaunchDraft] = {}
-        """By recipe: what was typed is kept while other recipes are looked at."""
+        """The draft of each recipe opened so far: typed values stay while another recipe is shown."""
         self._planned: Planned | None = None
         self._judging = False
         self._views_due: Timer | None = None
@@ -160,7 +160,7 @@ class LaunchScreen(DraftScreen):
 
     @work(group="choices", exclusive=True)
     async def _list_choices(self) -> None:
-        """List what is not watched: claims, Secrets, service accounts, priority classes, used images."""
+        """List the choices that are not watched: claims, Secrets, service accounts, priority classes, used images."""
         if not (self.app.connected and self.is_current):
             return
         self._listed_in = self.session.namespace
@@ -221,7 +221,7 @@ class LaunchScreen(DraftScreen):
 
     @work(group="saves", exclusive=True)
     async def _read_saves(self, draft: LaunchDraft) -> None:
-        """Read from the history how long earlier runs took to save, for the plan's notes."""
+        """Read from the history how long checkpoints of earlier runs took, for the notes on the plan."""
         await self.session.launch.read_saves(draft.recipe.id)
         if self.draft is draft:
             self.judge()
@@ -475,7 +475,7 @@ class LaunchScreen(DraftScreen):
             super().action_back()
 
     async def on_resize(self, event: events.Resize) -> None:
-        """Show the views as a third column on wide screens; keys come before the page is laid out for that."""
+        """Show the views as a third column on wide screens; pending keys are handled before the new layout."""
         width, height = event.size
         self.update_classes({"-wide": width >= 170, "-narrow": width < 100, "-slim": width < 130, "-low": height < 30})
         self.call_after_refresh(self.pane.draw)

@@ -140,7 +140,7 @@ class NodeScreen(NodeActions, PodActions):
         self._focused_actions().action_copy(self)
 
     def _focused_actions(self) -> type[PodActions | NodeActions]:
-        """Whose actions the keys run: the selected pod's if the pod table has the focus, else the node's."""
+        """The class whose actions the keys run: the pod's if the pod table has the focus, else the node's."""
         return PodActions if self.pods() and self.pods_here.has_focus else NodeActions
 
     def action_node_yaml(self) -> None:

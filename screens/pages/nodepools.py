@@ -225,7 +225,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
             self.google.runs = (Span("Google: ", "dim"), Span(f"{error.message} ", "waits"), Span(error.hint, "dim"))
 
     def _show_google(self) -> None:
-        """Show Google's data merged with the current nodes."""
+        """Show Google's data on the pool, merged with the current nodes."""
         if self.pools is None:
             return
         self.pools = self.session.google.node_pools.with_current_nodes(self.pools)
@@ -358,7 +358,7 @@ REPAIRS = {
     "operationdone": (OK, "it has been replaced"),
     "error": (BAD, "Google could not replace it"),
 }
-"""Steps of a repair as a node's label names them."""
+"""(sign, text) of each step of a node repair, by the value of the node's label."""
 
 
 def failed_row(node: Node) -> tuple[Span, ...]:

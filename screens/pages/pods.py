@@ -43,11 +43,11 @@ from screens.wording import (
 )
 
 ROWS_AT_ONCE, ROWS_AT_ONCE_AMONG_KEYS = 4_000, 2_000
-"""New pods that one picture takes, and while keys are likely, which may have to wait for it."""
+"""Maximum new pods that one drawing adds to the table; the second while keys are likely, as they would wait for it."""
 
 
 class PodTally:
-    """Counts of pods by status, kept by counting changes only."""
+    """Counts of pods by status, updated from changes without counting all pods again."""
 
     def __init__(self) -> None:
         self._numbers: Counter[str] = Counter()

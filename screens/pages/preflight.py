@@ -30,7 +30,7 @@ RESULT_CELLS = {
     Result.COULD_NOT: (Span("?", "waits"), Span("not seen", "waits")),
     Result.NOT_APPLICABLE: (IDLE, Span("n/a", "dim")),
 }
-"""Glyph and short word of each result: what is found has the room."""
+"""Glyph and short word of each check result; the room is left for the findings."""
 
 
 def result_span(check: Check) -> Span:

@@ -85,7 +85,7 @@ class QueuesScreen(ReasonScreen):
     caption = getters.query_one("#of-queue", SentenceLine)
 
     only: RowKey | None = None
-    """ClusterQueue whose workloads are shown; None: all."""
+    """The row key of the ClusterQueue whose workloads are shown; None: all queues."""
 
     def body(self) -> ComposeResult:
         yield from self.with_reason(
@@ -98,7 +98,7 @@ class QueuesScreen(ReasonScreen):
         self.follow_jobs(lambda: [each.jobset.key for each in self._jobs])
 
     _jobs: Sequence[JobLine] = ()
-    """Of the workloads that run: what is known of them may change without a new snapshot."""
+    """The rows of running workloads' jobs; their progress may change without a new snapshot."""
     _courses: dict[tuple[str, int, int], Lines]  # of the jobs that hold quota, as drawn since the last tick
 
     def tick(self) -> None:
@@ -169,7 +169,7 @@ class QueuesScreen(ReasonScreen):
         return [[Span("hold quota", "head")], *found] if found else []
 
     def _iter_workloads(self, fleet: Fleet, jobs: list[JobLine]) -> Iterable[WorkloadLine]:
-        """Yield the rows of workloads that wait or hold quota, and remember the jobs of those that hold it."""
+        """Yield the rows of workloads that wait; append the jobs of those that hold quota to `jobs`."""
         starts = self.session.forecasts.starts if self.app.connected else None
         for line in workload_lines(fleet, None, self.app.whose, starts):
             if line.workload.state is not WorkloadState.DEACTIVATED and self.only in (None, (line.queue,)):

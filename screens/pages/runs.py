@@ -261,7 +261,7 @@ class RunScreen(RunRecordsScreen):
         self._yaml = ""
         self._named = (0, 0)
         self._read_of: tuple[str, str] | None = None
-        """Of which JobSet, and of what had become of it, the log was read."""
+        """(uid of the JobSet, outcome of the run) for which the log was last read; None before that."""
 
     @property
     def run(self) -> RunRecord | None:
@@ -337,7 +337,7 @@ class RunScreen(RunRecordsScreen):
 
     @work(group="log", exclusive=True)
     async def _read_log(self, run: RunRecord) -> None:
-        """Show curve and log from the stored log; without one, say why."""
+        """Show curve and log from the stored log; without a stored log, say why."""
         with self.report_errors(f"The log of {run.name} could not be read"):
             kept = await self.session.measures.read_stored_log(run.namespace, run.name, run.uid)
             self.set_class(kept is None, "-unkept")

@@ -1,4 +1,4 @@
-"""What if: changes are typed as after `a4 whatif`, and what would follow is shown as the command prints it."""
+"""The What-if page: changes typed as after `a4 whatif`, and their effects as that command prints them."""
 
 from __future__ import annotations
 

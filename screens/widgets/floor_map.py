@@ -35,7 +35,7 @@ MAX_PLACE_COLUMNS = 10  # most columns of a block's or subblock's name
 
 
 class MapZoom(StrEnum):
-    """How much one mark of the map stands for: a GPU, a host or a subblock."""
+    """The zoom level of the map: one mark stands for a GPU, a host or a subblock."""
 
     GPUS = "GPU"
     HOSTS = "host"
@@ -54,7 +54,7 @@ MAP_SHAPES = (
     *(MapShape(MapZoom.GPUS, shows_names=True, rows=rows) for rows in (4, 3, 2, 1)), MapShape(MapZoom.GPUS),
     MapShape(MapZoom.HOSTS, shows_names=True), MapShape(MapZoom.HOSTS), MapShape(MapZoom.SUBBLOCKS),
 )  # fmt: skip
-"""From the one that takes most room to the one that takes least."""
+"""All shapes of the map, the one that needs most room first."""
 
 
 class MapPanel(NamedTuple):
@@ -101,7 +101,7 @@ def lay_out(
 ) -> list[FloorLine]:
     """The lines of the map, with as many panels side by side as fit.
 
-    `nodes_left`: columns of the names before the marks, `mark`: of a mark; up to `wanted` where there is room.
+    `nodes_left`: columns of the names before the marks; `mark`: columns of a mark, up to `wanted` if there is room.
     """
     most = max(1, min((width - nodes_left) // mark, max((len(panel.marks) for panel in all_panels), default=0)))
     across = max(1, min(width // (nodes_left + most * mark), len(all_panels)))
@@ -122,7 +122,7 @@ def name_columns(names: Sequence[str]) -> int:
 
 
 def host_mark(host: Host) -> Span:
-    """One character for the most important fact about a host besides its GPUs."""
+    """One character for the most important fact about a host that its GPU marks do not show; else a space."""
     node = host.node
     if not host.pips or host.pips[0].state is GpuState.OUT:
         return Span(" ")  # its pips say it
@@ -227,7 +227,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         return self._shape.zoom
 
     def change_zoom(self, step: int) -> None:
-        """Show less of the map larger (-1), or more of it smaller (1)."""
+        """Zoom in (`step` -1: less of the map, larger) or out (1)."""
         zooms = list(MapZoom)
         self._chosen_zoom = zooms[max(0, min(len(zooms) - 1, zooms.index(self.zoom) + step))]
         if self._choose_shape(None)[0].zoom is self._chosen_zoom:
@@ -321,7 +321,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         return block + 3 + (subblock + 1 if shape.shows_names else 0)
 
     def _mark_columns(self, shape: MapShape) -> int:
-        """The columns that a mark takes at least."""
+        """The minimum width of a mark in columns."""
         if shape.zoom is not MapZoom.GPUS:
             return 1
         return (self._label + 1 if shape.shows_names else 0) + 1 + self._pips + GAP_COLUMNS

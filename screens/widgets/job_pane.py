@@ -60,9 +60,9 @@ MIN_BUSBW_LINES = 6  # lines of a curve of bandwidth, with its sizes
 LOG_BESIDE_COLUMNS = 150  # columns from which on the log has room beside the curves
 NAME_COLUMNS = 24  # columns of a job's name where what is to be known of it stands beside it
 MAX_POD_LINES = 3
-"""Lines of pods; of more only numbers are shown."""
+"""Maximum lines with a mark for each pod; with more pods only their numbers by state are shown."""
 MAX_NODE_LINES = 4
-"""Lines of nodes with a mark for each GPU; of more nodes each is one mark."""
+"""Maximum lines of nodes with a mark for each GPU; with more nodes each node has one mark."""
 
 
 def job_lines(
@@ -265,9 +265,9 @@ def _figure_lines(job: JobLine, measures: JobMeasures | None, width: int) -> Lin
 
 
 _drawn_curves: WeakKeyDictionary[TrainingRun, dict[tuple[int, int], tuple[int, object, Lines]]] = WeakKeyDictionary()
-"""Of each training what was drawn last in that many columns and lines: with how many values, and with which marks.
+"""The last drawn curves of each training by (width, height): (number of values, run, metrics and marks, lines).
 
-They are most of what a pane costs that is drawn each second, and stay until they have grown by a column of dots.
+Curves are most of the cost of a pane drawn each second; they are drawn again once they grow by a column of dots.
 """
 
 

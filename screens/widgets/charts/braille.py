@@ -40,9 +40,9 @@ _BRAILLE_RANGES = tuple(
     )
     for sparse in (False, True)
 )
-"""By sparse, side, top and bottom."""
+"""Runs of dots of one cell, indexed by sparse, side, top dot and bottom dot."""
 _SPARSE_BITS = tuple(_BRAILLE_BITS[0][side] | _BRAILLE_BITS[2][side] for side in range(DOTS_WIDE))
-"""Every other dot of one column of a cell."""
+"""The bits of every other dot, for the left and the right column of a cell."""
 
 
 class Canvas:
@@ -306,14 +306,14 @@ class MeasuresPanel(Room, metaclass=AbstractWidgetMeta):
     """A panel with one of a job's measurements: the latest, unless another is chosen."""
 
     waiting: reactive[str] = reactive("")
-    """What stands there before the first."""
+    """The text shown before the first measurement."""
     chosen: reactive[int | None] = reactive(None)  # which one is shown; None: the last
     unreadable: reactive[tuple[int, UnparsedLines] | None] = reactive(None)
 
     @property
     @abstractmethod
     def number(self) -> int:
-        """How many measurements there are."""
+        """The number of measurements."""
 
     @abstractmethod
     def draw(self) -> None: ...

@@ -344,7 +344,7 @@ def summary(
 def lines_of_before(
     shown: MeasuredTest, earlier: Sequence[MeasuredTest], nodes: Mapping[str, NodeBandwidth], now: float, room: int
 ) -> Lines:
-    """Lines with the last results of a test's hosts, and earlier tests like it, as many as have room."""
+    """Lines on the last results of a test's hosts and on comparable earlier tests; `room`: maximum number of lines."""
     found: Lines = (
         [[], [Span("hosts, in their last test", "head")]] if any(each in nodes for each in shown.nodes) else []
     )

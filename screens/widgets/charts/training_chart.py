@@ -53,12 +53,12 @@ EVENT_MARKS = {
     RunEventKind.PLATEAU: ("═", "dim"),
     RunEventKind.CHECKPOINT: ("◆", "dim"),
 }
-"""The sign of each kind, the weightiest first: where several meet, that one is drawn."""
+"""(sign, style) of each kind of event, most important first: only that one is drawn where several coincide."""
 _EVENT_WEIGHT = {kind: at for at, kind in enumerate(EVENT_MARKS)}
 _EVENTS_WITH_LINE = frozenset(
     {RunEventKind.NAN, RunEventKind.RESTART, RunEventKind.EVICTION, RunEventKind.PREEMPTION, RunEventKind.FAILURE}
 )
-"""Kinds that get a line down through the chart."""
+"""The kinds of events that are marked by a vertical line through the chart."""
 SMOOTHING_FRACTION = 40  # the smoothed value is the mean of this fraction of the steps in sight
 EARLIER_LETTERS = "abc"
 EARLIER_STYLES = ("job-1", "job-3", "job-5")
@@ -68,7 +68,7 @@ EARLIER_STYLES = ("job-1", "job-3", "job-5")
 class View:
     span: float = 1.0  # share of the whole axis that is in sight
     end: float = 1.0
-    """Where it ends, as a share of the whole axis; 1: at the latest step, and it goes on with it."""
+    """The right end of the visible part, as a share of the whole axis; 1: the latest step, also as new steps come."""
     by_time: bool = False
     log: bool = False
     smooth: bool = True
@@ -76,7 +76,7 @@ class View:
 
 
 MIN_SPEED_AXIS_SHARE = 0.2
-"""Share of its middle that the axis of a speed spans at least."""
+"""Minimum range of a speed axis, as a share of the value in its middle."""
 
 
 class AxisRange(NamedTuple):

@@ -327,7 +327,7 @@ class TrainingPanel(MeasuresPanel):
         super().__init__()
         self.tracks: tuple[TrainingRun, ...] = ()
         self.earlier: tuple[tuple[str, TrainingRun], ...] = ()
-        """Runs of the same recipe that are laid under it, with the names of their jobs."""
+        """(job name, run) of earlier runs of the same recipe that are drawn in the same charts."""
 
     def compose(self) -> ComposeResult:
         yield SentenceLine(id="far")
@@ -347,7 +347,7 @@ class TrainingPanel(MeasuresPanel):
         self.redraw()
 
     def point_at(self, time: float, line: str) -> None:
-        """Point at the step printed at that time; of several, at the one that the line names."""
+        """Point at the step printed at `time` (seconds since the epoch); of several, at the one that `line` names."""
         begun = [
             at for at, track in enumerate(self.tracks) if len(track) and track.times[0] <= time + SAME_TIME_SECONDS
         ]

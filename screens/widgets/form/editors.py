@@ -26,7 +26,7 @@ YES_OR_NO = ("true", "false")
 
 
 def picked_pieces(typed_text: str, words: Sequence[str], width: int) -> list[Span]:
-    """The words of a choice as spans, the chosen one marked, if all of them fit."""
+    """The choices as spans with the chosen one marked; only the chosen one if they are wider than `width`."""
     if words == YES_OR_NO:
         return [Span("[✓] yes" if typed_text == "true" else "[ ] no")]
     if sum(len(word) + 3 for word in words) > width:
@@ -35,9 +35,9 @@ def picked_pieces(typed_text: str, words: Sequence[str], width: int) -> list[Spa
 
 
 CURSOR_KEYS = frozenset({"left", "right", "shift+left", "shift+right"})
-"""Keys besides letters that mean something for a word."""
+"""Keys besides letters that change the choice on a line of few words."""
 FORM_KEYS = frozenset({"ctrl+d", "ctrl+f", "enter", "up", "down", "ctrl+n", "ctrl+l"})
-"""Keys of the form that Textual's editors would take for themselves."""
+"""Keys of the form that Textual's editors would otherwise handle themselves."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Pasted(Message):
 
 
 def kept_bindings(bindings: Iterable[BindingType], without: frozenset[str]) -> list[BindingType]:
-    """Textual's bindings of an editor, without these keys."""
+    """Textual's bindings of an editor, except those of the keys in `without`."""
     kept: list[BindingType] = []
     for binding in bindings:
         assert isinstance(binding, Binding)
@@ -68,7 +68,7 @@ def kept_bindings(bindings: Iterable[BindingType], without: frozenset[str]) -> l
 
 
 class FormActions(Protocol):
-    """What keys in an editor or in the search box do to the whole form."""
+    """The actions of the whole form that keys in an editor or in the search box run."""
 
     def action_enter(self) -> None: ...
     def action_search(self) -> None: ...
@@ -159,7 +159,7 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
         return ("yes", "no") if self._words == YES_OR_NO else self._words
 
     def check_consume_key(self, key: str, character: str | None = None) -> bool:
-        """On lines without text digits are commands, unless a word begins with it."""
+        """Whether a key is text; on lines without text a digit is a command unless a choice begins with it."""
         if (self._words or self.is_handle) and character is not None and character.isdigit():
             return any(name.startswith(character) for name in self._shown_words)
         return super().check_consume_key(key, character)

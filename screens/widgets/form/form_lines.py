@@ -69,7 +69,7 @@ class FormColumns:
 
 
 def room_for(model: FormModel, row: FormRow, offers: Mapping[str, FieldChoices], columns: FormColumns) -> int:
-    """The columns for the value on a form line; its problem gets the rest."""
+    """Width in columns of the value on a form line; the rest is for its problem or note."""
     field = model.by_path[row.path]
     whole = columns.width - columns.value
     if row.number:
@@ -191,7 +191,7 @@ def field_note(model: FormModel, field: Field, offers: Mapping[str, FieldChoices
 
 
 def _count_choices(choices: FieldChoices) -> str:
-    """A text with the number of choices, or why there are none."""
+    """The few choices or their number, as text; without choices the reason."""
     if choices.names:
         few = ", ".join(choices.names)
         return f"{HAS_CHOICES} {few}" if len(few) < 24 else f"{HAS_CHOICES} {len(choices.names)} to choose from"
@@ -230,7 +230,7 @@ class FormLines(SelfSizedScrollView, PaintedLines):
     DEFAULT_CSS: ClassVar[str] = "FormLines { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }"
 
     virtual_size = reactive(Size(0, 0))
-    """How many lines there are; Textual's own would lay out the whole screen anew at every other number."""
+    """The number of lines as a size; Textual's own reactive would lay out the whole screen at each change."""
 
     @dataclass
     class Clicked(Message):

@@ -1,6 +1,6 @@
 """The state of a form (texts by path, undo, visible lines) and of a launch in it (pure).
 
-A list or a map is lines of text, one an entry.
+The text of a list or map has one line per entry.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class FormModel:
     # the lines in which it is shown
 
     def toggle_text(self, path: str) -> None:
-        """Toggle between editing entries as one text and one by one."""
+        """Switch a field between one text with all entries and a line for each entry."""
         self._as_text ^= {path}
         self.lay_out(path)
 
@@ -188,7 +188,7 @@ class FormModel:
         self.lay_out(key_kept)
 
     def search(self, search_text: str, key_kept: str = "") -> None:
-        """Show only fields whose title, path, section or help contain all these words; empty shows all."""
+        """Show only fields whose title, path, section or help contain all words of `search_text`; empty shows all."""
         self.search_text = search_text.strip().lower()
         self.lay_out(key_kept)
 
@@ -213,7 +213,7 @@ class FormModel:
         return next((row for row in self.rows if row.path == path and row.can_have_cursor), None)
 
     def owner(self, path: str) -> str:
-        """The path of the field that contains a path; empty if none does."""
+        """The path of the field that contains the value at `path`; empty if none does."""
         while path and path not in self.by_path:
             path = path.rpartition(".")[0]
         return path
@@ -271,14 +271,14 @@ class FormModel:
 class LaunchRequest:
     recipe: str
     values: Mapping[str, Value] = dataclass_field(default_factory=dict)
-    """As in LaunchPlan: nested, only what differs from the recipe's defaults."""
+    """Nested values as in LaunchPlan, only those that differ from the recipe's defaults."""
     name: str = ""  # release name to begin with; empty or taken: a free one is made
     against: Mapping[str, Value] | None = None
-    """Values that the differences are shown against; None: the recipe's defaults."""
+    """The values to show the differences from; None: the recipe's defaults."""
     against_name: str = ""  # what those values are called: "llama-3, launched 2 h ago"
     over: bool = False
-    """Whether the values are laid over what is in the form, the rest of which stays; then `recipe` may be empty, for
-    the one that is open."""
+    """Whether the values are merged into those in the form, and the others stay; `recipe` may then be empty, for the
+    recipe whose form is open."""
     message: str = ""  # message when the form opens; empty: the screen's own
     at_once: bool = False  # whether the review of the launch follows at once
 
@@ -296,13 +296,13 @@ class LaunchDraft:
         words = "Name of the Helm release and of its JobSet: small letters, digits and dashes."
         self.model = FormModel([Field(NAME, "Name", words, FieldKind.TEXT, name, group=group, required=True), *fields])
         self.against: Mapping[str, Value] | None = None
-        """Values that differences are shown against; None: the recipe's defaults."""
+        """The values to show the differences from; None: the recipe's defaults."""
         self.against_name = ""
         self.server_problems: dict[str, str] = {}
-        """What the API server refused at the last launch, by path, until something is typed."""
+        """The API server's refusals of the last launch, by path; cleared by typing."""
         self.yaml = ""  # the values as YAML, as they were written or typed last; its comments live on
         self._exact: dict[str, tuple[str, Value]] = {}
-        """Values that their text does not say exactly, such as a list's entry with a comma, beside that text."""
+        """By path (text, exact value) of values that their text cannot express, such as a list entry with a comma."""
         self._unknown_queue = ""  # why it is not known which queues there are
 
     @property

@@ -31,11 +31,11 @@ from screens.wording import Span
 
 GPUS_PER_NODE = 8  # GPUs of one machine
 FIT_KINDS = ("localqueues", "clusterqueues", "resourceflavors", "topologies", "workloads", "nodes", "pods")
-"""What the fit light stands on."""
+"""The kinds of Kubernetes objects from which the forecast of a launch is computed."""
 
 
 def free_name(wanted: str, fleet: Fleet, namespace: str, taken_names: Collection[str] = ()) -> str:
-    """The wanted name, or name-2, name-3 and so on: the first that no JobSet of the namespace has."""
+    """`wanted`, else with -2, -3 and so on: the first name that no JobSet of the namespace has."""
     used = {name for where, name in fleet.jobsets if where == namespace} | set(taken_names)
     name, number = wanted, 1
     while name in used:
@@ -45,7 +45,7 @@ def free_name(wanted: str, fleet: Fleet, namespace: str, taken_names: Collection
 
 
 def choices_of(fleet: Fleet, namespace: str, demand: LaunchDemand | None = None) -> dict[str, FieldChoices]:
-    """By field, the choices that the cluster's snapshot gives, the most likely first."""
+    """The choices from the cluster's snapshot by field, the most likely first."""
     doors = rank_queues(fleet, demand or LaunchDemand(namespace))
     outcomes = {}
     if demand is not None:
@@ -70,7 +70,7 @@ def choices_of(fleet: Fleet, namespace: str, demand: LaunchDemand | None = None)
 
 
 def _node_labels(fleet: Fleet, nodes: Sequence[Node]) -> dict[str, str]:
-    """By label text, the node pools and reservations to select nodes by, with the free capacity of each."""
+    """By label ("key=value") of a node pool or reservation: its free capacity, as text."""
     labels: dict[str, list[Node]] = {}
     for label, attribute in (("gke-nodepool", "pool"), ("reservation-name", "reservation")):
         for node in nodes:
@@ -111,7 +111,7 @@ def recipe_words(recipe: Recipe, *, is_brief: bool = False) -> list[Span]:
 LIST_HELP = Span(
     "⏎ goes into the form, ctrl+f searches it, ctrl+o shows what will be created, f6 takes a paste.", "dim"
 )
-"""Stands where a field's help will be, while the list of recipes has the keys."""
+"""The text at the place of a field's help while the list of recipes has the focus."""
 
 
 def help_words(field: Field | None, problem: str) -> list[Span]:

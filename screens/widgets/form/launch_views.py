@@ -119,7 +119,7 @@ class LaunchPane(Vertical):
         self._form, self._plan, self._launch = form, plan, launch
         self._draft: LaunchDraft | None = None  # that the form shows
         self.remarks: tuple[Remark, ...] = ()
-        """Why the YAML in the pane is not what the form holds; empty: it is."""
+        """The reasons why the YAML in the pane differs from the form's values; empty if it does not."""
         self._anew = True  # whether the YAML in the pane is that of another recipe still
         self.here = "preview"
         self.preview = YamlText(id="preview")

@@ -64,7 +64,7 @@ def byte_pattern(query: str) -> re.Pattern[bytes] | None:
 
 
 def marked(text: str, style: str, pattern: re.Pattern[str] | None) -> list[Span]:
-    """The line as spans, with every match highlighted."""
+    """The line as spans, with every match of `pattern` highlighted."""
     if pattern is None:
         return [Span(text, style)]
     runs: list[Span] = []
@@ -126,14 +126,14 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
     fold = staticmethod(wrap_line)
     times: reactive[bool] = reactive(False)
     short: reactive[bool] = reactive(True)
-    """Whether iteration lines that are too long, and not wrapped, are drawn in few words; what was searched for in the
-    words left out brings back the whole line, and what is saved of the text stays as it is."""
+    """Whether iteration lines that are too long are shortened if lines are not wrapped; a search match in the left-out
+    words shows the whole line, and saved text is never shortened."""
     shown: reactive[int] = reactive(0)
     total: reactive[int] = reactive(0)
     wanted: reactive[str] = reactive("", init=False)  # what is searched for
     keep: reactive[LineFilter | None] = reactive(None, init=False)  # which lines are shown; None: all
     matches: reactive[int] = reactive(0)
-    """Lines in which the search text stands, as far as they were looked at."""
+    """The number of lines with the search text, among those searched so far."""
     match: reactive[int] = reactive(-1)  # which of the matches was last gone to
     looking: reactive[bool] = reactive(False)  # whether lines are still to be looked at
     match_line = -1  # the marked line: the one that the match stands in, or that of a step that was asked for
@@ -142,7 +142,7 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
     _due = False  # whether the first match from here on is still to be shown
     _to_first = False  # whether the first match of all is
     moved_from: tuple[bool, float, float] | None = None
-    """Whether lines were followed, and the corner in sight, before the search that is typed moved them."""
+    """(follow mode, scroll x, scroll y) before the search that is being typed moved the lines."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -153,7 +153,7 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
         self._widest = 0
         self._page: tuple[int, list[TextRow]] = (0, [])
         self._folds: list[tuple[int, str, bool]] = []
-        """While folded: for each visible row its line, its piece of that, and whether it is the first."""
+        """While lines are wrapped: for each visible row (line, piece of the line, whether it is the first piece)."""
 
     # what comes in
 
@@ -180,7 +180,7 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
         self._scroll_to_row(next(alike, low))
 
     def show_time(self, time: float, number: float) -> bool:
-        """Show and mark the line that was printed then, of several one that names the number; whether there is one."""
+        """Show and mark the line printed at `time`, of several the one with `number`; returns whether there is one."""
         start = self.text.row_at(time - SAME_TIME_SECONDS)
         rows = self.text.read_rows(start, start + MAX_SAME_TIME)
         found = [(at, row.text) for at, row in enumerate(rows, start) if row.time <= time + SAME_TIME_SECONDS]
@@ -189,7 +189,7 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
         return bool(found)
 
     def rows_in_sight(self) -> list[TextRow]:
-        """The lines in sight: the marked one, then the others from the last one up."""
+        """The visible lines: the marked one, then the others from the last one up."""
         top = round(self.scroll_y)
         high = len({number for number, _, _ in self._folds}) if self.wrap else self._rows_high()
         rows = list(self._read_lines(top, top + high))
