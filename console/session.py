@@ -296,4 +296,4 @@ class Session:
 async def read_priorities(session: Session) -> None:
     """Read the values of the cluster's priority classes for forecasts of launches, where the account may read them."""
     with suppress(ConsoleError):  # then a forecast that depends on one says that it is not known
-        session.launch.plan_texts.priorities = await session.priority_classes(["every one"])
+        session.launch.priorities = await session.priority_classes(["every one"])

@@ -35,7 +35,6 @@ from console.kube.find_job import find_job
 from console.kube.nested_values import Value
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import format_time
-from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.pod_address import PodAddress, PortPair
 from console.kube.snapshot import ContextName, Fleet, StopReport, WatchState, WatchStatus
@@ -62,7 +61,7 @@ from console.metrics.time_spans import decode_seen_time
 from console.preflight.all_checks import CHECKS
 from console.preflight.check import Check, Repair, Result
 from console.scheduling.expected_start import ExpectedStart
-from console.scheduling.launch_forecast import LaunchDemand
+from console.scheduling.launch_forecast import LaunchDemand, demand_of
 from console.scheduling.start_forecast import StartForecast
 from console.scheduling.start_windows import PastRun
 from console.scheduling.what_if import WhatIf
@@ -365,6 +364,9 @@ class FakeLaunching:
 
         return PlanTexts(ChartCatalog.from_chart(), self.render)
 
+    def demand(self, plan: LaunchPlan) -> LaunchDemand:
+        return demand_of(self.plan_texts._chart_catalog.values(plan), plan.namespace)
+
     async def render(self, plan: Any) -> Any:
         answer = self._session._did("render", plan, default=())
         return answer(plan) if callable(answer) else answer
@@ -444,7 +446,8 @@ class FakeNodePools:
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session
-        self._real = NodePools(cast("Any", session), cast("Any", None))
+        real = NodePools(cast("Any", session), cast("Any", None))
+        self.with_current_nodes, self.why_not_reportable = real.with_current_nodes, real.why_not_reportable
 
     last_snapshot: PoolsSnapshot | None = None
 
@@ -457,12 +460,6 @@ class FakeNodePools:
         except ConsoleError as error:
             yield error
         await asyncio.Event().wait()
-
-    def with_current_nodes(self, picture: PoolsSnapshot) -> PoolsSnapshot:
-        return self._real.with_current_nodes(picture)
-
-    def why_not_reportable(self, node: Node) -> str:
-        return self._real.why_not_reportable(node)
 
     async def resize(self, pool: str, nodes: int) -> GkeOperation:
         return cast("GkeOperation", self._session._did("resize", pool, nodes))

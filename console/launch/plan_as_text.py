@@ -40,7 +40,6 @@ from console.launch.yaml_read import (
     read_values,
 )
 from console.launch.yaml_write import edit_text, write_values
-from console.scheduling.launch_forecast import LaunchDemand, demand_of
 from trainlog import is_confidential, looks_confidential
 
 if TYPE_CHECKING:
@@ -57,12 +56,6 @@ class PlanTexts:
         self._render = render
         self._rendered: tuple[LaunchPlan, tuple[Manifest, ...]] | None = None  # the last difference's base
         self._known = [path for path, part in iter_fields(chart_catalog.schema) if not part.get("x-hidden")]
-        self.priorities: Mapping[str, int] = {}  # values of the cluster's priority classes, once they were read
-
-    def demand(self, plan: LaunchPlan) -> LaunchDemand:
-        """The GPUs, queue and topology that the plan requests, for a forecast."""
-        ask = demand_of(self._chart_catalog.values(plan), plan.namespace)
-        return replace(ask, priority=self.priorities.get(ask.priority_class))
 
     def write_yaml(self, plan: LaunchPlan, old_text: str = "") -> str:
         """The plan's changed values as YAML; comments and order of the person's text `old_text` are kept."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from console.launch.session_runs import SessionRuns
     from console.launch.stop import JobStopper
     from console.launch.value_checks import MeasuredSaves
+    from console.scheduling.launch_forecast import LaunchDemand
     from console.scheduling.why import Why
 
 
@@ -52,6 +53,7 @@ class LaunchService:
         self._cluster, self._jobs = cluster, jobs
         self._saves: dict[str, Sequence[MeasuredSaves]] = {}
         self._before_launch: dict[tuple[str, str], Event] = {}  # events that there were before the last launch
+        self.priorities: Mapping[str, int] = {}  # values of the cluster's priority classes, once they were read
 
     async def load(self) -> None:
         """Load the chart ahead of the launch screen, once the server has answered."""
@@ -134,6 +136,13 @@ class LaunchService:
         from console.launch.value_checks import measure_saves
 
         self._saves[recipe] = measure_saves(await self.runs.list_runs(recipe))
+
+    def demand(self, plan: LaunchPlan) -> LaunchDemand:
+        """The GPUs, queue and topology that the plan requests, for a forecast."""
+        from console.scheduling.launch_forecast import demand_of
+
+        ask = demand_of(self.catalogue.values(plan), plan.namespace)
+        return replace(ask, priority=self.priorities.get(ask.priority_class))
 
     def suggest_name(self, recipe: str) -> str:
         return self.catalogue.suggest_name(recipe, login_name())

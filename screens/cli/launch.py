@@ -136,7 +136,7 @@ async def _launch_and_warn(session: Session, plan: LaunchPlan) -> str:
 async def _print_result(session: Session, plan: LaunchPlan, name: str, *, as_json: bool) -> int:
     """Print the result of a launch; pods that are refused at first are not yet reported as a failure."""
     refused = await session.launch.wait_for_refusal(plan.namespace, name)
-    queue = session.launch.plan_texts.demand(plan).queue
+    queue = session.launch.demand(plan).queue
     if as_json:
         fields = {"why": refused.sentence, "next": refused.next, "said": refused.api_text} if refused else None
         print_json({"namespace": plan.namespace, "name": name, "queue": queue, "refused": fields})
@@ -231,7 +231,7 @@ async def with_whole_node_names(session: Session, plan: LaunchPlan) -> LaunchPla
 async def with_queue(session: Session, plan: LaunchPlan, *, looks: bool = False) -> LaunchPlan:
     """The plan with a LocalQueue: the named one, else a recommended one, which is printed. An error without any."""
     await read_priorities(session)
-    ask = session.launch.plan_texts.demand(plan)
+    ask = session.launch.demand(plan)
     if "queue" in plan.values:
         if ask.gpus and not ask.queue:
             warn(f"No queue, as requested: {_WITHOUT_KUEUE}.")
@@ -292,7 +292,7 @@ def merge_drafts(session: Session, laid: dict[str, Value], drafts: Sequence[tupl
 async def print_dry_run(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
     manifests = await session.launch.launcher().render(plan)
     await read_priorities(session)
-    fleet, ask = await session.wait_until_listed(*DRY_RUN_KINDS), session.launch.plan_texts.demand(plan)
+    fleet, ask = await session.wait_until_listed(*DRY_RUN_KINDS), session.launch.demand(plan)
     fits, others = forecast(fleet, ask), launch_alternatives(fleet, ask)
     if as_json:
         fields = {"namespace": plan.namespace, "name": plan.name, "recipe": plan.recipe}

@@ -267,7 +267,7 @@ async def _check_launch(
     launcher = session.launch.launcher()
     manifests = await launcher.render(plan)
     _, checks = await asyncio.gather(launcher.dry_run(plan), session.preflight.before_launch(plan, on_wait))
-    fleet, ask = session.fleet, session.launch.plan_texts.demand(plan)
+    fleet, ask = session.fleet, session.launch.demand(plan)
     others = await asyncio.to_thread(launch_alternatives, fleet, ask)
     fits = [*fit_words(fleet, ask), *alternative_words(others)]
     kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)

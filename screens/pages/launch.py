@@ -207,7 +207,7 @@ class LaunchScreen(DraftScreen):
 
     def _follow_queue(self, draft: LaunchDraft) -> bool:
         """Fill in the recommended queue unless the person typed one; returns whether it changed."""
-        ask = self.session.launch.plan_texts.demand(draft.plan(self.session.namespace)[0])
+        ask = self.session.launch.demand(draft.plan(self.session.namespace)[0])
         return draft.follow_queue(choose_queue(self.app.fleet, ask))
 
     def show_draft(self, draft: LaunchDraft) -> None:
@@ -302,7 +302,7 @@ class LaunchScreen(DraftScreen):
         planned = self.plan()
         if planned is None or any(problem.path in needed for problem in planned[1]):
             return None
-        return self.session.launch.plan_texts.demand(planned[0])
+        return self.session.launch.demand(planned[0])
 
     def _check_soon(self) -> None:
         """Schedule the preflight checks while the form is being filled in."""

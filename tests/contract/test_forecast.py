@@ -51,7 +51,7 @@ async def test_what_is_expected_happens(
 
     async for fleet in session.watch.snapshots():
         if seen():
-            found = forecast(fleet, session.launch.plan_texts.demand(asked))
+            found = forecast(fleet, session.launch.demand(asked))
             break
     assert found.verdict is verdict, found
     assert (found.total, found.free) == (quota, quota - held)
@@ -108,7 +108,7 @@ async def test_what_is_expected_of_shared_nodes_and_of_those_that_a_check_brings
             await space.admission(f"held-{number}", "Admitted")
     fleet = await when(session, len(held))
     request = {"request": "required", "level": level} if level else {}
-    demand = replace(session.launch.plan_texts.demand(plan(space, "mine", 8 * nodes, **request)), queue=queue)
+    demand = replace(session.launch.demand(plan(space, "mine", 8 * nodes, **request)), queue=queue)
     launch, start = forecast(fleet, demand), await session.forecasts.launch_start(demand)
     (submitted,) = what_if(fleet, space.name, Changes(submit=(f"{queue}:{8 * nodes}",))).consequences
     await space.jobset("mine", queue, nodes, topology=level)
