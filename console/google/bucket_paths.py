@@ -29,7 +29,7 @@ class Bucket:
         return bool(region) and (self.location == region or region.startswith(f"{self.location}-"))
 
     def format_match(self, region: str) -> str:
-        """A text on how near the bucket is to the cluster's region, such as "same region" or "not in us-central1"."""
+        """The bucket's distance from the cluster's region in words, such as "same region" or "not in us-central1"."""
         if self.is_near(region) and self.location_type == "region":
             return "same region"
         if self.is_near(region):

@@ -1,4 +1,4 @@
-"""Image builds: what is built, packed and sent, a record of it on this machine, and images in registries."""
+"""Image builds: contexts, plans and their packing, a record of builds on this machine, and images in registries."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class ImageFacts:
         return self.env.get("CUDA_VERSION") or self.labels.get("com.nvidia.cuda.version") or ""
 
     def shows(self, program: str) -> str:
-        """What shows that the image contains a program, a variable or a build step; empty if nothing does."""
+        """Evidence that the image contains a program: a variable, or a build step that installs it; empty if none."""
         variables, words = _PROGRAM_VERSIONS[program]
         if named := next((name for name in variables if self.env.get(name)), ""):
             return f"{named}={self.env[named]}"

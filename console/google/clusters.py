@@ -81,7 +81,7 @@ class GkePool:
 
     @property
     def provisioning(self) -> str:
-        """The way in which nodes come that do not stay: queued provisioning, flex-start or spot; empty for others."""
+        """The provisioning of temporary nodes: queued provisioning, flex-start or spot; empty for permanent nodes."""
         words = {"queued provisioning": self.queued, "flex-start": self.flex_start, "spot": self.spot}
         return next((word for word, is_so in words.items() if is_so), "")
 

@@ -73,7 +73,7 @@ class Answer:
 
 
 class RegistryClient:
-    """Reads images of any registry; `token` logs in to Google's, `stand_in` is the address of an imitation of them."""
+    """Reads images of any registry; `token`: login to Google's registries, `stand_in`: address that imitates them."""
 
     def __init__(self, token: str = "", stand_in: str = "") -> None:
         self._token, self._stand_in = token, stand_in

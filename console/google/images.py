@@ -123,7 +123,7 @@ class GoogleImages:
         return filled
 
     async def start_build(self, plan: BuildPlan) -> Build:
-        """Upload the context and start the build; it runs when this returns."""
+        """Upload the context and start the build; returns while the build runs."""
         self._account.require_writable(f"build {plan.image}")
         if wrong := plan_problems(plan):
             raise BadInput(wrong[0][1])

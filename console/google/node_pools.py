@@ -114,7 +114,7 @@ class PoolStatus:
 
     @property
     def provisioning(self) -> str:
-        """How the pool's nodes are provisioned, such as "DWS flex-start"."""
+        """The provisioning of the pool's nodes, such as "DWS flex-start", "spot" or "reservation NAME"."""
         pool = self.pool
         if pool.queued:
             return "DWS, queued"
@@ -179,7 +179,7 @@ def join_pool_data(
     fleet: Fleet,
     now: float,
 ) -> tuple[PoolStatus, ...]:
-    """Combine Google's pools with the snapshot's nodes; `groups` by pool, None if unknown."""
+    """Combine Google's pools with the snapshot's nodes; `groups`: machines by pool, None if unknown."""
     nodes: dict[str, list[Node]] = {}
     for node in fleet.nodes.values():
         nodes.setdefault(node.pool, []).append(node)
@@ -209,7 +209,7 @@ def _pool_status(
 
 
 def format_operation(operation: GkeOperation, nodes: int = 0) -> str:
-    """What an operation does and its progress: "3 of 16 nodes are being repaired"."""
+    """An operation and its progress in words: "3 of 16 nodes are being repaired"."""
     done, total = operation.done, operation.total
     if doing := _NODE_OPERATION_WORDS.get(operation.kind):
         if total is None:
@@ -399,7 +399,7 @@ class NodePools:
             yield operation
 
     def why_not_reportable(self, node: Node) -> str:
-        """Why Google would not accept a fault report about this node; empty if it would."""
+        """The reason why Google would not accept a fault report about this node; empty if it would."""
         if node.fault:
             return f"It has been reported: {node.fault}{f', {node.repair}' if node.repair else ''}."
         if not node.reservation:

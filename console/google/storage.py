@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 LATEST_MARKER = "latest_checkpointed_iteration.txt"
-"""The file by which Megatron says which checkpoint is the last whole one."""
+"""Name of Megatron's file that holds the iteration of the last complete checkpoint."""
 TENSORBOARD_FOLDER = "tensorboard"  # the folder of a result tree that TensorBoard is to be pointed at
 
 
@@ -215,7 +215,7 @@ class CloudStorage:
     async def fetch_folder(
         self, place: GcsPlace, folder: Path, progress: Callable[[CopyProgress], None] = lambda _: None
     ) -> FetchReport:
-        """Download an object or folder unless it is here; the report names failures. NotFound if there is nothing."""
+        """Download an object or folder; complete local files are kept, failures are in the report. Raises NotFound."""
         start = time.monotonic()
         buckets = await self._buckets_of()
         wanted: list[tuple[StoredObject, Path]] = []
@@ -263,10 +263,10 @@ class CloudStorage:
         return FetchReport(str(place), str(folder), meter.files, meter.done, kept, seconds, tuple(problems))
 
     async def store_logs(self, namespace: str, job: str, place: GcsPlace, *, replace: bool = False) -> StoreReport:
-        """Upload the logs of all ranks of a job to a bucket.
+        """Upload the logs of all ranks of a job to a bucket. Raises Conflict if the folder is not empty.
 
-        Under the place: pod-logs/coordinator.log (rank 0), pod-logs/worker-N.log, nccl-test-results.txt where rank 0
-        printed tables, connectivity-test.log where it printed what it found. Raises Conflict if there are logs already.
+        The folder gets pod-logs/coordinator.log (rank 0), pod-logs/worker-N.log, nccl-test-results.txt if rank 0
+        printed tables of an NCCL test, and connectivity-test.log if it printed the results of that test.
         """
         from console.logs.log_folder import RankLogFiles
 

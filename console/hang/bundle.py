@@ -49,7 +49,7 @@ def bundle_name(job: str) -> str:
 
 
 async def write_unasked_bundle(cluster: WatchedCluster, namespace: str, report: HangReport) -> HangReport:
-    """Write a bundle that nobody asked for and delete the oldest; returns the report with the path or the error."""
+    """Write an automatic bundle, and delete the oldest ones; returns the report with the bundle's path or the error."""
     try:
         folder = bundle_folder(cluster) / "unasked"
         place = folder / bundle_name(report.job)
@@ -62,7 +62,7 @@ async def write_unasked_bundle(cluster: WatchedCluster, namespace: str, report: 
 
 
 def find_unasked_bundle(cluster: WatchedCluster, job: str, since: float) -> Path | None:
-    """The newest bundle on this job's hang that the console wrote by itself after `since` (epoch seconds)."""
+    """The newest bundle that the console wrote automatically about this job's hang after `since` (epoch seconds)."""
     name = re.compile(rf"{re.escape(job)}-\d{{8}}-\d{{6}}\.tar\.gz")
     with suppress(OSError):
         every = [each for each in (bundle_folder(cluster) / "unasked").iterdir() if name.fullmatch(each.name)]

@@ -99,7 +99,7 @@ PY_SPY_HASHES = (
     "8a4277225f470d394a85cca0cdd944bef87f0097b6f20150a6dd3ac2e92806b8",
     "bbcec46930d464b3bfc142d6d02ade4dd8ad5627823263b3eff0280e80c7c132",
 )
-"""SHA-256 of its wheels for x86-64 and 64-bit Arm, as in uv.lock: whatever index a pod uses, pip takes nothing else."""
+"""SHA-256 of py-spy's wheels for x86-64 and 64-bit Arm, as in uv.lock: pip installs no other, whatever its index."""
 _INSTALL_PY_SPY = (
     "p=$(command -v python3 || command -v python) || exit 44; "
     f"printf '%s\\n' 'py-spy=={PY_SPY_VERSION} {' '.join(f'--hash=sha256:{each}' for each in PY_SPY_HASHES)}' "
@@ -167,14 +167,14 @@ class JobInspector:
         reads_recorder: bool = True,
         on_answer: Callable[[int, int], None] = lambda *_: None,
     ) -> HangReport:
-        """Inspect every process of a job, or wait for who does. `on_answer` is called with (answered pods, all pods).
+        """Inspect every process of a job, or wait for a running inspection; `on_answer` gets (answered pods, all pods).
 
-        py-spy, which halts a process for a moment, looks only at the ranks for which the others wait by the flight
-        recorder or by NCCL; at all where these name nobody, or do not explain it, and with `all_stacks`. Without
-        `reads_recorder` no flight recorder is asked for a dump, the first of which halts a rank for about two seconds.
+        py-spy, which halts a process for a moment, dumps only ranks that the others wait for according to the flight
+        recorder or NCCL; all ranks if neither names any or their stacks do not explain the wait, or with `all_stacks`.
+        Without `reads_recorder` no flight recorder is dumped; the first dump halts a rank for about two seconds.
 
-        NotFound if there is no such job or nothing of it runs; NotAllowed in read-only mode, and Refused and its kin
-        where every pod refuses. What fails in one pod is in the report.
+        Raises NotFound without running pods, NotAllowed in read-only mode, Refused if every pod refuses. A failure in
+        one pod is in the report.
         """
         asked = SERVER_CLOCK.now()
         async with self._looks.setdefault((namespace, name), asyncio.Lock()):
@@ -251,8 +251,8 @@ class JobInspector:
     async def add_torch_analysis(self, namespace: str, name: str, report: HangReport) -> HangReport:
         """The report with the findings of PyTorch's own flight recorder analyser; unchanged if no group is complete.
 
-        The analyser is asked in a pod of a rank that gave a dump and that the others do not wait for. It takes seconds
-        to import PyTorch there, so that it comes after the verdict.
+        The analyser runs in the pod of a rank that gave a dump, if possible one that no rank waits for. Importing
+        PyTorch there takes seconds, so the analysis follows the verdict.
         """
         able = {dump.rank for dump in report.dumps if dump.history}
         suspects = {each.pod for group in report.suspects for each in group.members}
@@ -269,7 +269,7 @@ class JobInspector:
     async def _add_suspect_stacks(
         self, answers: Answers[PodSlot], processes: Sequence[TracedProcess], ras: RasReport
     ) -> Answers[PodSlot]:
-        """Add the stacks not dumped at first: of the suspects, and of all ranks if those do not suffice."""
+        """The answers with the suspects' stacks, and with those of all ranks if the suspects explain too little."""
         spared = list_spared(answers)
         if not spared:
             return answers
@@ -326,12 +326,12 @@ class JobInspector:
         max_seconds: float = MAX_ASKED_SECONDS,
         only_nccl: bool = False,
     ) -> SlowReport:
-        """The ranks that the others wait for, by NCCL RAS in the first pod that answers; raises what `job` raises.
+        """The ranks that the others wait for, by NCCL RAS in one pod, since NCCL of any rank answers for all ranks.
 
-        One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked; up to `max_seconds`
-        if it makes too few steps for a verdict until then. With `reads_recorder` all ranks then dump their flight
-        recorders, which show GPUs and links; the first dump pauses them for seconds. Then py-spy looks at the slow
-        ranks and at one other. `only_nccl`: NCCL alone, for a look that nobody asked for.
+        NCCL is polled for `seconds`, and for up to `max_seconds` if the job makes too few steps for a verdict. With
+        `reads_recorder` all ranks then dump their flight recorders, which show GPUs and links; the first dump pauses
+        them for seconds. Then py-spy samples the slow ranks and one other. `only_nccl`: an automatic check, which does
+        not replace a stored report with slow ranks. Raises NotFound, NotAllowed and the errors of commands in pods.
         """
         every, reports = self.running_ranks(namespace, name), self.slow_reports
         read = await self._poll_nccl(namespace, name, every, seconds, max_seconds)
@@ -421,7 +421,7 @@ class JobInspector:
         return every
 
     async def _describe_job_end(self, namespace: str, name: str, slot: PodSlot) -> str:
-        """How the job ended, as reported within POD_END_TIMEOUT seconds; empty if it still runs."""
+        """The end of the job in words, if reported within POD_END_TIMEOUT seconds; empty if it still runs."""
         assert slot.pod is not None
         until = time.monotonic() + POD_END_TIMEOUT
         while True:
@@ -436,14 +436,14 @@ class JobInspector:
             await asyncio.sleep(POD_END_TIMEOUT / 20)
 
     def _absent_pods(self, namespace: str, name: str, running_pods: Sequence[PodSlot]) -> tuple[tuple[int, str], ...]:
-        """(pod index, status) of the job's pods that have ended or do not exist although their part runs."""
+        """(pod index, status) of pods that do not run although others of their replicated job do."""
         fleet, parts = self._cluster.fleet, {rank.replicated_job for rank in running_pods}
         every = pod_slots(found, fleet) if (found := fleet.jobsets.get((namespace, name))) else ()
         absent = (rank for rank in every if rank.replicated_job in parts and rank.phase != "Running")
         return tuple((rank.number, rank.status) for rank in absent)
 
     async def _query_ras(self, all_ranks: Sequence[PodSlot]) -> tuple[RasReport, str]:
-        """The RAS report of the first of these pods whose NCCL gives one, and why there is none."""
+        """The RAS report of the first of these pods whose NCCL answers, and the reason if none does (else empty)."""
         problem = ""
         for rank in all_ranks:
             first, why = await self._ask_ras(rank)
@@ -458,7 +458,7 @@ class JobInspector:
         return RasReport(), f"NCCL RAS does not answer ({problem})" if problem else "NCCL RAS does not answer"
 
     async def _ask_ras(self, slot: PodSlot) -> tuple[RasReport | None, str]:
-        """NCCL's report from that pod; or None, and why there is none."""
+        """NCCL's RAS report from a pod, or None and the reason."""
         assert slot.pod is not None
         probe = await asyncio.to_thread(_PROBE_SCRIPT.read_bytes)
         argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), "ras-only")
@@ -494,8 +494,8 @@ class JobInspector:
     ) -> int:
         """Record a process with py-spy into a local file: a flame graph (SVG), or speedscope JSON for a .json path.
 
-        Its size in bytes. Whole or not at all. Raises BadInput if the file is there or cannot be written, ProgramFailed
-        if py-spy could not record.
+        Returns its size in bytes; an incomplete recording is not written. Raises BadInput if the file exists or cannot
+        be written, ProgramFailed if py-spy fails.
         """
         form = "speedscope" if path.suffix.lower() == ".json" else "flamegraph"
         await asyncio.to_thread(check_new_file, path)
@@ -555,7 +555,7 @@ async def ask_torch_analyser(run: Exec, pod: Pod, dumps: Sequence[RankDump]) -> 
 
 
 def describe_transports(answers: PodAnswers, able: int, every: int) -> str:
-    """How many pods answered, and by which transport (ssh from one pod, or a stream each)."""
+    """The number of pods that answered, and their transport in words (ssh from one pod, or a stream each)."""
     words = f"{able:,} of {every:,} answered"
     if answers.gateway is not None:
         return f"{words}, {answers.through_it:,} of them through pod {answers.gateway} (ssh)"

@@ -1,1 +1,1 @@
-"""The Kubernetes API in and out: log in, list and follow, act, read logs, run commands, reach ports."""
+"""The Kubernetes API: login, lists and watches, changes, logs, commands in containers, port-forwards."""

@@ -199,7 +199,7 @@ def failure_cause(error: BaseException, *, proxied: bool = False) -> tuple[str, 
 
 
 def _certificate_failure(error: ssl.SSLError) -> tuple[str, str]:
-    """Why a server's certificate is refused, and what to do about it."""
+    """(reason why a server's certificate is refused, hint)."""
     reason = getattr(error, "verify_message", "") or str(error.args[-1] if error.args else error)
     if name := _NAME_IN_CERTIFICATE.search(reason):
         return f"its certificate is not for {name[1]}", "Correct the address, or tls-server-name, in the kubeconfig."

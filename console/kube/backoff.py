@@ -1,4 +1,4 @@
-"""Pauses before a request or a connection to the API server is tried again: one rule for all of them."""
+"""Pauses between retries of requests and connections to the API server: one rule for all of them."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ class Client:
     async def follow(
         self, path: str, *, action: str, params: Params, silence: float, at_once: bool = False
     ) -> AsyncIterator[HttpResponse]:
-        """Open a long response, such as a log; `silence`: seconds without data until it fails, `at_once`: no follow."""
+        """Open a long response, such as a log; `silence`: allowed seconds without data, `at_once`: fail if too slow."""
         request = HttpRequest(self.url(path, params), silence, goes_on=True, at_once=at_once)
         async with self.stream(request, action) as answer:
             yield answer

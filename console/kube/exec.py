@@ -256,9 +256,9 @@ async def limit_output(
 ) -> AsyncIterator[CommandOutput]:
     """Collect the output of a command that runs in this block, as in `run(..., collected.add)`.
 
-    The block ends with Unreadable once there are more than `max_bytes` bytes, or more than `flow` seconds between the
-    first byte of its output and the end; with Unreachable after `limit` seconds, or where nothing at all has come after
-    `begins` seconds: a script that starts with `ANNOUNCE_START` says something at once.
+    The block ends with Unreadable once the output exceeds `max_bytes` or takes more than `flow` seconds from its first
+    byte to its end; with Unreachable after `limit` seconds, or if there is no output after `begins` seconds (a script
+    that starts with `ANNOUNCE_START` prints at once).
     """
     try:
         async with asyncio.timeout(limit) as clock:
@@ -316,13 +316,13 @@ _OPEN_TMUX = (
     ' tmux has-session -t a4 2>/dev/null && exit; end=0; [ -r "$code" ] && read -r end <"$code"; exit "$end"; }; ',
 )
 _SHELL_IN_TMUX = 'if command -v bash >/dev/null; then bash; else sh; fi; echo $? >"${TMUX%%,*}.a4"'
-"""The shell of each window. tmux itself ends with 0, so the shell's exit code is written down beside tmux's socket."""
+"""The shell of a tmux window. tmux exits with 0, so the shell's exit code is written to a file beside tmux's socket."""
 _TMUX_SESSION = "a4"
 _TMUX_PREFIX_KEY = "C-b"
 _BASH_OR_SH = "command -v bash >/dev/null && exec bash; exec sh"
 _SET_WINDOW_TITLE, _RESTORE_WINDOW_TITLE = "\x1b[22;2t\x1b]2;{}\x07", "\x1b[23;2t"
 _RESET_TERMINAL = "\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>\x1b[0m\r\n"
-"""What a program leaves switched on that could not say goodbye: other screen, no cursor, mouse, paste, colours."""
+"""Escape sequences that undo what a killed program switched on: other screen, hidden cursor, mouse, paste, colours."""
 
 
 def shell_command(*, tmux: bool, name: str = "", is_nested: bool = False) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Finds the job and the node that a command line names, or says which there are (pure)."""
+"""Finds the job and the node that a command line names; an error lists the existing ones (pure)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def format_other_namespaces(namespaces: Sequence[str]) -> str:
 
 
 def require_listed(fleet: Fleet, kind: str, action: str) -> None:
-    """Raise NotAllowed or Unreachable if this kind (plural name) cannot be listed; `action` is what stays unknown."""
+    """Raise a ConsoleError that begins with `action` if objects of this kind (plural name) cannot be listed."""
     link = fleet.links.get(kind)
     if link is None:
         return
@@ -83,7 +83,7 @@ MAX_NAMED_NODES = 8  # nodes that a refusal names
 
 
 def find_node(nodes: Mapping[tuple[str, str], Node], typed_name: str) -> Node | None:
-    """The node of that name or short name; None if there is none, BadInput if several end so."""
+    """The node of that name or short name; None if there is none. Raises BadInput if several names end with it."""
     if ("", typed_name) in nodes:
         return nodes["", typed_name]
     pool, _, end = typed_name.rpartition("/")

@@ -1,4 +1,4 @@
-"""Selects the pods that may hold GPUs: on a large cluster nine of ten are of DaemonSets, which ask for none."""
+"""Selects the pods that may hold GPUs: nine of ten pods of a large cluster belong to DaemonSets, which request none."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class _RevisionSchema(ObjectSchema):
 
 
 async def gpu_pods(client: Client, fields: str = "") -> Mapping[str, str]:
-    """Field and label selectors of a list of the pods that may hold GPUs; no labels where they are not certain.
+    """Field and label selectors for a list of the pods that may hold GPUs; no label selector if labels are unsure.
 
-    A label is believed in the namespaces of the DaemonSets only: elsewhere anybody may set it.
+    The revision label is trusted only in the DaemonSets' namespaces, since anybody may set it elsewhere.
     """
     query = {"fieldSelector": fields} if fields else {}
     with suppress(ConsoleError, *DECODING_ERRORS):

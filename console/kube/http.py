@@ -1,7 +1,7 @@
 """HTTP requests and responses through libcurl, for hundreds of concurrent watches and logs.
 
-They share a few HTTP/2 connections: a line that all of 128 ranks print comes in a few TLS records, not in 128 of them
-in 128 turns of the loop. A server without HTTP/2, such as the practice cluster, is asked over HTTP/1.1.
+They share a few HTTP/2 connections, so a line that 128 ranks print arrives in a few TLS records, not in 128 of them in
+128 turns of the event loop. A server without HTTP/2, such as the practice cluster, is requested over HTTP/1.1.
 """
 
 from __future__ import annotations
@@ -375,7 +375,7 @@ class HttpConnections:
                 await self._reached.wait()
 
     def buffer_until_idle(self, answer: HttpResponse) -> None:
-        """Buffer received bytes until libcurl returns control, as it keeps reading while there is data."""
+        """Buffer a response's bytes until libcurl returns to the event loop; libcurl reads on while data arrives."""
         if not self._full and self._going_on is None:
             asyncio.get_running_loop().call_soon(self._deliver_held)
         self._full[answer] = None

@@ -1,13 +1,13 @@
 """Reads and writes kubeconfigs: one file, a KUBECONFIG list, or the service account of the pod this runs in.
 
-Files of a list are merged as kubectl merges them: the first to name a cluster, user, context or current context wins,
-and paths inside a file are relative to it. A written entry is put beside what is there and changes nothing else.
+Files of a list are merged as kubectl merges them: the first file that names a cluster, user, context or current context
+wins, and paths in a file are relative to it. A new entry leaves all other text of the file unchanged.
 
 The proxy of a server is found as kubectl finds it (Go's httpproxy): HTTPS_PROXY for https, HTTP_PROXY for http, upper
-case before lower case; never for this machine itself; NO_PROXY has names (subdomains too), .suffixes (subdomains only),
-*, addresses and their ranges (10.0.0.0/8), and all but ranges may name a port. ALL_PROXY, which kubectl leaves alone,
-comes last, if it is an HTTP proxy: what desktops put there is SOCKS, and what kubectl reaches without it is so here.
-Elsewhere a SOCKS 5 proxy is taken too.
+case before lower case; never for this machine itself. NO_PROXY lists names (with subdomains), .suffixes (subdomains
+only), *, addresses and address ranges (10.0.0.0/8); all but ranges may have a port. ALL_PROXY, which kubectl ignores,
+comes last and counts only as an HTTP proxy, since desktops set it to SOCKS; the other variables may name a SOCKS 5
+proxy.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class User(Masked):
     source: Callable[[], Awaitable[tuple[str, float]]] | None = None  # gives a bearer token and its end
 
     def impersonation(self) -> dict[str, list[str]]:
-        """Headers by which the account acts as another."""
+        """Request headers with which the account acts as another user (impersonation)."""
         found = {f"Extra-{quote(name, safe='')}": each for name, each in (self.as_user_extra or {}).items()}
         found |= {"User": [self.impersonate or ""], "Uid": [self.as_uid or ""], "Group": self.as_groups or []}
         return {f"Impersonate-{name}": values for name, values in found.items() if any(values)}
@@ -104,7 +104,7 @@ _DEFAULT_SERVER_PORTS = {"http": 80, "https": 443}
 
 
 def proxy_of(server: str, proxy_text: str | None, environment: Mapping[str, str] = os.environ) -> Secret:
-    """The URL of a server's proxy (`proxy_text`: the kubeconfig's), empty if none. BadKubeconfig hides its password."""
+    """The URL of a server's proxy (`proxy_text`: the kubeconfig's) or empty. BadKubeconfig, the password hidden."""
     if proxy_text:
         return _check_proxy_address(proxy_text, "The kubeconfig's proxy-url")
     try:

@@ -1,8 +1,8 @@
 """Credentials for one API server: TLS settings, and an Authorization header that is renewed before it expires.
 
-Static credentials (certificate, token, token file, password) are read here, and exec credential programs (GKE, EKS,
-OIDC) are run here, by client.authentication.k8s.io v1 and v1beta1. `kubernetes` would take half a second to import, let
-the program read the terminal, and leave it running after its time; only auth providers still need it.
+Static credentials (certificate, token, token file, password) are read here; exec credential plugins (GKE, EKS, OIDC)
+run here, by client.authentication.k8s.io v1 and v1beta1. The `kubernetes` library would take half a second to import,
+let a plugin read the terminal, and not stop one that takes too long; only auth providers still need that library.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class Login:
         self._failed: tuple[float, NotLoggedIn] | None = None  # when it failed last, and how
 
     def unanswered(self, seconds: float = 0.0) -> NotLoggedIn | None:
-        """The error for a credential plugin that has run for that many seconds; None if none runs so long."""
+        """NotLoggedIn if a credential plugin has run for at least `seconds` without an answer, else None."""
         if self._asked is None or self._clock() - self._asked[1] < seconds:
             return None
         program, since = self._asked
@@ -295,7 +295,7 @@ class Login:
     async def certificates(self, *, checked: bool = True) -> Certificates:
         """The certificates behind `tls` as PEM texts, for libcurl. Raises BadKubeconfig.
 
-        `checked`: also for a damaged authority; it takes 2 ms, so that a request checks it only once it has failed.
+        `checked`: the certificate authority is parsed too, which takes 2 ms; a request does that only after a failure.
         """
         if self._certificates is None:
             self._certificates = await asyncio.to_thread(self._read_certificates)

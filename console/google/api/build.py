@@ -52,7 +52,7 @@ class CloudBuild:
             return parse_build(self.location, await self._client.get_build(request, timeout=TIMEOUT))
 
     async def create(self, plan: BuildPlan, description: Mapping[str, Any], bucket: str, source: str) -> Build:
-        """Start a build of a source archive in a bucket; it runs when this returns."""
+        """Start a build of a source archive in a bucket; returns while the build runs."""
         build = build_message(plan, description)
         build.source = api.Source(storage_source=api.StorageSource(bucket=bucket, object_=source))
         request = api.CreateBuildRequest(parent=self._parent, project_id=self.project, build=build)

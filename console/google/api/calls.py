@@ -203,7 +203,7 @@ def seconds_of(moment: Any) -> float:
 
 @asynccontextmanager
 async def translate_errors_within(action: str, seconds: float) -> AsyncIterator[None]:
-    """`translate_errors` with a time limit over all tries: the library's own time-out applies to each try alone."""
+    """`translate_errors` with a time limit over all tries; the library's own timeout limits each try alone."""
     try:
         async with asyncio.timeout(seconds):
             with translate_errors(action):
@@ -271,7 +271,7 @@ def quota_project_error(message: str, action: str) -> NotAllowed | None:
 
 
 def format_enable_hint(service: str) -> str:
-    """The hint on how to enable a service: the preflight check that fixes it."""
+    """The hint on how to enable a Google service: the preflight check with `--fix`, or gcloud."""
     check = _CHECK_OF_SERVICE.get(service, _SERVICES_CHECK)
     return f"Enable it: `a4 preflight --fix {check}` (P in the console), or `gcloud services enable {service}`."
 

@@ -147,7 +147,7 @@ class Buckets:
                 yield each
 
     async def read_bytes(self, place: GcsPlace, start_offset: int = 0, limit: int = 1 << 20) -> bytes:
-        """Bytes of an object from `start_offset` on; empty if there are none, or no object."""
+        """Up to `limit` bytes of an object from `start_offset` on; empty past its end, or if it does not exist."""
         return (await self.read_parts(place.bucket, {place.path: (start_offset, limit)}))[place.path]
 
     async def read_parts(self, bucket: str, byte_ranges: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
@@ -214,7 +214,7 @@ CHUNK_BYTES = 16 * 1024 * 1024  # bytes that one request brings
 async def download_object(
     buckets: Buckets, bucket: str, obj: StoredObject, target: Path, progress: Callable[[int], None]
 ) -> bool:
-    """Download an object, resuming its .NAME.GENERATION.part; False if it is here. Raises CopyFailed if damaged."""
+    """Download an object, resuming .NAME.GENERATION.part; False if `target` has it. Raises CopyFailed if damaged."""
     if await asyncio.to_thread(_is_downloaded, target, obj):
         progress(obj.bytes)
         return False

@@ -87,7 +87,7 @@ def _list_items(google: GoogleSession, path: str, action: str) -> list[dict[str,
 
 
 def authorized_session(session: GoogleSession) -> Any:
-    """An HTTP session for Compute Engine, to be closed; it and its calls block."""
+    """A blocking HTTP session for Compute Engine with the login's credentials; the caller closes it."""
     return AuthorizedSession(session.login())  # type: ignore[no-untyped-call]  # google-auth is untyped
 
 

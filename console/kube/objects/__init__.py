@@ -1,1 +1,1 @@
-"""One module per kind of API object: its wire types, its model, and the parser between them."""
+"""One module per kind of API object: its schema in the API's JSON, its model, and the parser between them."""

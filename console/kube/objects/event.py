@@ -1,4 +1,4 @@
-"""Events: what controllers report about an object, by the old recorder and by the new one."""
+"""Events: reports of controllers about objects, in the fields of the core recorder and of events.k8s.io."""
 
 from msgspec import Struct
 

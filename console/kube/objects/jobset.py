@@ -159,13 +159,13 @@ class JobSet(NamespacedObject, frozen=True):
 
     @property
     def finished_at(self) -> float:
-        """When the JobSet finished (epoch seconds); 0.0 if it has not."""
+        """End of the JobSet (epoch seconds); 0.0 if it has not finished."""
         ends = (condition(self.conditions, kind) for kind in ("Completed", "Failed"))
         return next((end.since for end in ends if end and end.is_true), 0.0)
 
     @property
     def removed_at(self) -> float:
-        """When the JobSet's TTL removes it with its pods and logs (epoch seconds); 0.0 if unknown or never."""
+        """Time at which the JobSet's TTL removes it with pods and logs (epoch seconds); 0.0 if unknown or never."""
         return self.finished_at + self.ttl if self.ttl is not None and self.finished_at else 0.0
 
     @property
@@ -210,7 +210,7 @@ class HostPathSchema(ApiSchema):
 
 
 class VolumeSchema(ApiSchema):
-    """A volume, with what of its kind matters here."""
+    """A volume of a pod; the fields of its type tell whether its content outlives the pod."""
 
     name: str | None = None
     empty_dir: ApiSchema | None = None

@@ -1,4 +1,4 @@
-"""What API objects share: metadata, owners, conditions, launcher, times, label selectors."""
+"""Parts that API objects share: metadata, owners, conditions, launcher, times, label selectors."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ def is_condition_true(conditions: Iterable[Condition], type_: str) -> bool:
 
 OWNER_LABEL = "a4.console/owner"  # label with the short name of who launched it, and annotation with the whole one
 _OWNER_WORDS = ("owner", "user", "username", "creator", "created-by", "submitted-by", "launched-by")
-"""Last part of labels and annotations in which other tools say who launched something."""
+"""Last part of the label and annotation keys in which other tools record the person who launched an object."""
 _TOOL_LABELS = frozenset({"app.kubernetes.io/created-by"})  # a key of that kind that names programs, not people
 _MAX_LABEL_LENGTH = 63
 _NOT_IN_LABEL_VALUES = re.compile(r"[^A-Za-z0-9._-]+")
@@ -66,7 +66,7 @@ def short_name(name: str) -> str:
 
 
 def launched_by(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
-    """Who launched the object with these labels and annotations, as a short name; empty if unknown."""
+    """The person who launched an object, as a short name, by its labels and annotations; empty if unknown."""
     if named := labels.get(OWNER_LABEL) or annotations.get(OWNER_LABEL):
         return short_name(named)
     found = {
@@ -140,7 +140,7 @@ class ConditionSchema(ApiSchema):
 
 
 class ObjectSchema(ApiSchema):
-    """The base of every kind's wire type."""
+    """The schema that those of all kinds extend."""
 
     metadata: Meta = msgspec.field(default_factory=Meta)
 
@@ -203,11 +203,11 @@ DEFAULT_GPU_TOLERATIONS = tuple(
     Toleration(key, "Exists")
     for key in ("nvidia.com/gpu", "cloud.google.com/impending-node-termination", "cloud.google.com/gke-queued")
 )
-"""What every pod of the chart puts up with."""
+"""The tolerations of every pod of the chart."""
 
 
 def selects_namespace(selector: Iterable[Requirement] | None, namespace: str) -> bool | None:
-    """Whether a selector (none if missing) takes that namespace; None if it depends on labels not known here."""
+    """Whether a selector (None selects nothing) matches a namespace; None if that depends on labels not read here."""
     if selector is None:
         return False
     sure = True

@@ -174,7 +174,7 @@ class NodeSchema(ObjectSchema):
 
 
 def _provisioning_of(labels: Mapping[str, str]) -> Provisioning:
-    """How the machine of a node was obtained, by labels; a queued one is labelled flex-start too."""
+    """The provisioning of a node by its labels; a queued node has the label of flex-start too."""
 
     def is_set(name: str) -> bool:
         return labels.get(GKE_PREFIX + name) == "true"
@@ -294,7 +294,7 @@ _FREQUENCY_WORDS = {"DAILY": "daily", "WEEKLY": "weekly", "MONTHLY": "monthly"}
 
 
 def format_maintenance_window(recurrence: str, start_time: float, end_time: float) -> str:
-    """When maintenance may happen: "Saturdays and Sundays, 02:00 to 08:00 UTC"; `recurrence` is an RFC 5545 rule."""
+    """A maintenance window in words: "Saturdays and Sundays, 02:00 to 08:00 UTC"; `recurrence` is an RFC 5545 rule."""
     rule = dict(part.split("=", 1) for part in recurrence.removeprefix("RRULE:").split(";") if "=" in part)
     days = [_DAY_NAMES.get(day, day) for day in rule.get("BYDAY", "").split(",") if day]
     named = " and ".join(filter(None, (", ".join(days[:-1]), days[-1]))) if days else ""

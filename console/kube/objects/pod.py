@@ -21,7 +21,7 @@ from console.kube.objects.meta import (
 from console.kube.objects.quantity import parse_amount
 
 HINT_AFTER_THE_END = "a4 logs shows its log; a4 cp copies what it left on shared storage from a pod that runs."
-"""What can be done with a container that has ended."""
+"""The hint of errors about a container that has ended."""
 
 
 class Container(msgspec.Struct, frozen=True, gc=False):
@@ -97,7 +97,7 @@ class Pod(NamespacedObject, frozen=True, gc=False):
         return next((each for each in self.containers if not each.init), None)
 
     def ended_text(self, container: str = "") -> str:
-        """How a container (the main one unless named) ended; empty while something may still run in it."""
+        """The end of a container (by default the main one) in words; empty while something may still run in it."""
         if self.finished:
             return f"{self.name} has ended ({self.status})"
         found = next((each for each in self.containers if each.name == container), None) if container else self.main
