@@ -1,8 +1,4 @@
-"""The app: its pages, global keys, theme, and the cluster snapshot.
-
-State enters at one place, `ConsoleApp.follow_store`, and flows down: app -> screen.show_fleet -> widgets. What a person
-asks for goes to the session, and what comes of it returns with the next snapshot.
-"""
+"""The app: its pages, global keys and theme."""
 
 from __future__ import annotations
 
@@ -10,23 +6,21 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from itertools import count
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from msgspec import structs
 from textual import events, work
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from console.connection_settings import Settings
-from console.errors import BadInput, ConsoleError
-from console.kube.snapshot import Fleet, WatchState
-from console.settings_file import MIN_REFRESH_SECONDS, LoadedConfig, OwnCommand, config_mtime, load_config
+from console.errors import BadInput
+from console.settings_file import LoadedConfig, OwnCommand, config_mtime, load_config
 from screens import pages
 from screens.alarm_toasts import LOW_TERMINAL_LINES, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
 from screens.apply_settings import all_problems, fill_in, has_objects, known_names, theme_names, themes_of, usable_keys
@@ -35,7 +29,7 @@ from screens.dialogs.question import Confirm, Pick, PickEntry
 from screens.key_ordered_app import GC_SECONDS, KEY_PAUSE_SECONDS, collect_between_keys, terminal_has_hung_up
 from screens.live_screen import LiveScreen
 from screens.palette import PAGE_TARGETS as TARGETS, ActiveBindings, Palette, PaletteTargets, title_of
-from screens.session_app import SessionApp, make_page
+from screens.session_app import Connect, SessionApp, make_page
 from screens.theme import DARK, LIGHT
 from screens.wording import ALL_NAMESPACES
 
@@ -44,7 +38,6 @@ if TYPE_CHECKING:
     from practice.child import PracticeProcess
 
 
-Connect = Callable[[], Awaitable["Session"]]
 BAD_SETTINGS_TITLE = "Settings that do not hold"
 TICK_SECONDS = 1.0  # seconds between repaints of what ages by itself
 PAGES_WITHOUT_TAB = ("alarms", "preflight", "images", "storage", "nodepools")
@@ -63,24 +56,6 @@ PAGE_KEYS = tuple(
         ),
     )
 )
-
-
-def keep_last_known(last_fleet: Fleet, fresh: Fleet) -> Fleet:
-    """The fresh snapshot, completed from the last one by the kinds that the new connection has not listed."""
-    if not last_fleet.links or any(link.last_seen for link in fresh.links.values()):
-        return fresh
-    links = {
-        kind: structs.replace(link, state=WatchState.STALE, since=link.last_seen, why=fresh.links.get(kind, link).why)
-        if link.state is WatchState.LIVE
-        else link
-        for kind, link in last_fleet.links.items()
-    }
-    return structs.replace(last_fleet, at=fresh.at, links=links)
-
-
-def live_pages(app: SessionApp) -> list[LiveScreen]:
-    """The pages that are open in this mode; pages of other modes are brought up to date when shown."""
-    return [each for each in app.screen_stack if isinstance(each, LiveScreen) and each.is_mounted]
 
 
 def _session_class() -> type[Session]:
@@ -139,11 +114,9 @@ class ConsoleApp(SessionApp):
         loaded = load_config()
         self.DEFAULT_MODE = loaded.config.start  # type: ignore[misc]  # each console has its own, from its beginning
         import_module(f"{pages.__name__}.{self.DEFAULT_MODE}")  # before the event loop runs
-        super().__init__(settings, loaded.config.panes.size)
-        self._connect = connect or self._open_session
+        super().__init__(settings, loaded.config.panes.size, connect or self._open_session)
         self._practice = practice
         self._bell, self._starts = AlarmNotifier(), StartNotifier()
-        self._known_context = ""  # of the last session
         self._config_changed_at = config_mtime()
         self._apply_config(loaded)
 
@@ -163,7 +136,7 @@ class ConsoleApp(SessionApp):
             if loaded.config.panes.size != self.loaded.config.panes.size:
                 self.pane_size = loaded.config.panes.size
             self._apply_config(loaded)
-            for page in live_pages(self):
+            for page in self.live_pages():
                 page.apply_config()
             self.notify_config_problems()
 
@@ -217,23 +190,6 @@ class ConsoleApp(SessionApp):
         self.set_interval(GC_SECONDS, lambda: collect_between_keys(self, next(times)))
         self.notify_config_problems()
 
-    @work(group="store", exclusive=True)
-    async def follow_store(self) -> None:
-        """Open a session and show its snapshots; the only place where data enters the screens."""
-        self.trouble = None
-        await self._close_session()
-        try:
-            session = await self._connect()
-        except ConsoleError as error:
-            self.trouble = error
-            return
-        self._session = session
-        self.refresh_bindings()
-        known, self._known_context = self.fleet if session.context == self._known_context else Fleet(), session.context
-        async for fleet in session.watch.snapshots():
-            self.fleet = keep_last_known(known, fleet)
-            await asyncio.sleep(self.loaded.config.refresh - MIN_REFRESH_SECONDS)
-
     def action_open_page(self, page: str) -> None:
         if type(self.screen).__name__ != f"{page.title()}Screen":
             opened = make_page(page)
@@ -280,17 +236,6 @@ class ConsoleApp(SessionApp):
     def _draw_ages(self) -> None:
         if isinstance(self.screen, LiveScreen) and self.screen.is_mounted and self.screen.display:
             self.screen.tick()
-
-    # Told from here: Textual keeps a watcher of a value of the app, with its closed page, until the value changes.
-
-    def watch_fleet(self) -> None:
-        super().watch_fleet()
-        for page in live_pages(self):
-            page.draw_latest_fleet()
-
-    def watch_trouble(self) -> None:
-        for page in live_pages(self):
-            page.update_trouble()
 
     def action_theme(self) -> None:
         """Switch between the person's theme and one of the other brightness."""

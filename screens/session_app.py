@@ -1,20 +1,28 @@
-"""The base of the console's app as its pages use it: the session, the snapshot, and the way to other pages."""
+"""The base of the console's app as its pages use it: the session, the snapshot, and the way to other pages.
+
+Data enters at one place, `SessionApp.follow_store`, and flows down: app -> screen.show_fleet -> widgets. What a person
+asks for goes to the session, and what comes of it returns with the next snapshot.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from importlib import import_module
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
+from msgspec import structs
+from textual import work
 from textual.reactive import reactive
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from console.connection_settings import Settings
 from console.errors import ConsoleError, Unreachable
-from console.kube.snapshot import Fleet
+from console.kube.snapshot import Fleet, WatchState
 from console.metrics.apprise_messages import AlarmOutbox
-from console.settings_file import LoadedConfig, PaneSize, load_config
+from console.settings_file import MIN_REFRESH_SECONDS, LoadedConfig, PaneSize, load_config
 from screens.key_ordered_app import STRAY_WITHIN, KeyOrderedApp
 from screens.wording import JobColors, owner_words
 
@@ -24,6 +32,7 @@ if TYPE_CHECKING:
     from screens.widgets.form.form_model import LaunchRequest
 
 
+Connect = Callable[[], Awaitable["Session"]]
 PAGE_MODULES = {"pod": "pods", "run": "runs", "bucket": "storage", "build": "images", "pool": "nodepools"}
 
 
@@ -32,6 +41,28 @@ def make_page(page: str, *page_argument: object) -> Screen[Any]:
     module = import_module(f"screens.pages.{PAGE_MODULES.get(page, page)}")
     screen: Screen[Any] = getattr(module, f"{page.title().replace('_', '')}Screen")(*page_argument)
     return screen
+
+
+@runtime_checkable
+class LivePage(Protocol):
+    """A page that follows the app's snapshot and settings."""
+
+    def draw_latest_fleet(self) -> None: ...
+    def update_trouble(self) -> None: ...
+    def apply_config(self) -> None: ...
+
+
+def keep_last_known(last_fleet: Fleet, fresh: Fleet) -> Fleet:
+    """The fresh snapshot, completed from the last one by the kinds that the new connection has not listed."""
+    if not last_fleet.links or any(link.last_seen for link in fresh.links.values()):
+        return fresh
+    links = {
+        kind: structs.replace(link, state=WatchState.STALE, since=link.last_seen, why=fresh.links.get(kind, link).why)
+        if link.state is WatchState.LIVE
+        else link
+        for kind, link in last_fleet.links.items()
+    }
+    return structs.replace(last_fleet, at=fresh.at, links=links)
 
 
 class SessionApp(KeyOrderedApp):
@@ -44,9 +75,10 @@ class SessionApp(KeyOrderedApp):
     loaded: reactive[LoadedConfig] = reactive(load_config, init=False)
     """The person's settings; changes of the file are applied while the console runs."""
 
-    def __init__(self, settings: Settings, pane_size: PaneSize) -> None:
+    def __init__(self, settings: Settings, pane_size: PaneSize, connect: Connect) -> None:
         super().__init__()
-        self.settings = settings
+        self.settings, self._connect = settings, connect
+        self._known_context = ""  # of the last session
         self._session: Session | None = None
         self._alone: GoogleServices | None = None
         self.only_namespace = settings.namespace
@@ -129,6 +161,23 @@ class SessionApp(KeyOrderedApp):
         if not (isinstance(error, WorkerFailed) and isinstance(error.error, Unreachable) and not self.connected):
             super()._handle_exception(error)
 
+    @work(group="store", exclusive=True)
+    async def follow_store(self) -> None:
+        """Open a session and show its snapshots; the only place where data enters the screens."""
+        self.trouble = None
+        await self._close_session()
+        try:
+            session = await self._connect()
+        except ConsoleError as error:
+            self.trouble = error
+            return
+        self._session = session
+        self.refresh_bindings()
+        known, self._known_context = self.fleet if session.context == self._known_context else Fleet(), session.context
+        async for fleet in session.watch.snapshots():
+            self.fleet = keep_last_known(known, fleet)
+            await asyncio.sleep(self.loaded.config.refresh - MIN_REFRESH_SECONDS)
+
     async def _close_session(self) -> None:
         session, self._session = self._session, None
         if session is not None:
@@ -138,12 +187,23 @@ class SessionApp(KeyOrderedApp):
         """The colour of a job, the same on every screen; jobs share colours only if there are too many."""
         return self._job_styles.of(uid)
 
+    # The app watches, not its pages: Textual keeps a page's watcher, with the closed page, until the value changes.
+
+    def live_pages(self) -> list[LivePage]:
+        """The pages that are open in this mode; pages of other modes are brought up to date when shown."""
+        return [each for each in self.screen_stack if isinstance(each, LivePage) and each.is_mounted]
+
     def watch_fleet(self) -> None:
-        """Release the colours of jobs that have gone."""
-        if self.fleet.jobsets is self._styled_jobsets:
-            return
-        self._styled_jobsets = self.fleet.jobsets
-        self._job_styles.keep_only({each.uid for each in self.fleet.jobsets.values() if not each.finished})
+        """Release the colours of jobs that have gone, and have the pages draw the snapshot."""
+        if self.fleet.jobsets is not self._styled_jobsets:
+            self._styled_jobsets = self.fleet.jobsets
+            self._job_styles.keep_only({each.uid for each in self.fleet.jobsets.values() if not each.finished})
+        for page in self.live_pages():
+            page.draw_latest_fleet()
+
+    def watch_trouble(self) -> None:
+        for page in self.live_pages():
+            page.update_trouble()
 
     def open_page(self, page: str, *page_argument: object) -> None:
         self.push_screen(make_page(page, *page_argument))

@@ -24,7 +24,7 @@ from console.kube.objects.node import Node
 from console.kube.snapshot import ContextName, Fleet, WatchState, WatchStatus
 from console.launch.run_record import RunRecord
 from screens import pages
-from screens.app import ConsoleApp, keep_last_known
+from screens.app import ConsoleApp
 from screens.dialogs.question import ChoiceTable, Pick
 from screens.key_ordered_app import FREEZE_SECONDS, TerminalDriver, collect_between_keys
 from screens.live_screen import LiveScreen
@@ -35,6 +35,7 @@ from screens.pages.jobs import JobsScreen
 from screens.pages.launch import LaunchScreen
 from screens.pages.pods import PodsScreen
 from screens.palette import ActiveBindings, PaletteTargets
+from screens.session_app import keep_last_known
 from screens.widgets.title_and_keys import KeyBar, TitleBar
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import (
