@@ -1,4 +1,4 @@
-"""The pod that ssh, a tunnel or a command goes to, as typed, and its place in the job; few imports, for speed."""
+"""The address of a pod as a person types it for ssh, tunnels and commands, and its place in the job; few imports."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Port-forwarding to pods over WebSockets: one connection per pipe, so that a stalled one cannot block another.
 
-In the two channels of protocol v4, which cost a byte per message; it cannot close one direction. Nothing is kept
-here: a reader that is slow makes the sender wait, in both directions, by not reading from the connection.
+Protocol v4 has two channels, a byte of overhead per message, and no way to close one direction. Nothing is buffered
+here: while one side does not read, nothing is read from the other.
 
-The pod that has an index now is found with two small requests sent together.
+The pod that currently has an index is found with two small requests sent together.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PodPending(NamedTuple):
 
 
 async def find_live_pod(connection: RawConnection, login: Login, address: PodAddress) -> LivePod | PodPending:
-    """The live pod of a rank, or why there is none yet. Raises BadInput, JobEnded, Refused and its subclasses."""
+    """The live pod of a rank, or the reason why there is none yet. Raises BadInput, JobEnded and Refused."""
     if address.pod:
         return await _find_named_pod(connection, login, address)
     path = f"{JOBSET_API_PATH}{_describe_namespace(address)}/jobsets/{quote(address.job, safe='')}"
@@ -116,7 +116,7 @@ async def _response_body(answer: RawResponse, login: Login, action: str) -> byte
 
 
 def _live_pod_at(jobset: JobSet, number: int, pod: Pod | None) -> LivePod | PodPending:
-    """The pod of that index, or why it cannot be connected to."""
+    """The live pod with that index, or the reason why it cannot be connected to."""
     if pod and _is_running(pod):
         return _live_pod_of(pod, number)
     for word in ("Completed", "Failed"):
@@ -131,7 +131,7 @@ def _live_pod_at(jobset: JobSet, number: int, pod: Pod | None) -> LivePod | PodP
 
 
 async def _find_named_pod(connection: RawConnection, login: Login, address: PodAddress) -> LivePod | PodPending:
-    """The pod of that name, or why it cannot be connected to; JobEnded once it is gone, as nothing replaces it."""
+    """The pod of that name, or the reason why it cannot be connected to. Raises JobEnded once it is deleted."""
     (answer,) = await connection.get(f"/api/v1{_describe_namespace(address)}/pods/{quote(address.pod, safe='')}")
     body = await _response_body(answer, login, f"read pod {address.pod}")
     if body is None:
@@ -224,7 +224,7 @@ class Pipe:
         self._fresh = True
 
     def feed(self, data: memoryview) -> None:
-        """Take a part of a WebSocket message: its first byte is the channel, the channel's first bytes are the port."""
+        """Accept a part of a WebSocket message: the first byte is the channel; a channel's first bytes are the port."""
         if self._fresh:
             self._fresh, self._channel, data = False, data[0], data[1:]
         if self._channel > ERROR_CHANNEL:
@@ -239,7 +239,7 @@ class Pipe:
             self._parts.append(data)
 
     def on_chunk_fed(self) -> None:
-        """Pass the parts that came together on as one; they are views that are valid only during this call."""
+        """Pass the parts that arrived together to the receiver as one; they are views, valid only during this call."""
         if self._parts:
             data = b"".join(self._parts)
             self._parts.clear()

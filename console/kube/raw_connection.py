@@ -1,8 +1,8 @@
 """A direct HTTP/1.1 connection to the API server for tunnels, ready in milliseconds: a few GETs, then a WebSocket.
 
-`http` does everything else, by libcurl. A tunnel is not made by it: the requests that find the pod and the WebSocket
-share one connection here, and libcurl's WebSocket sent an eighth of what it received in the same time. This speaks just
-the HTTP/1.1 that an API server answers a GET with.
+All other requests go through `http`, by libcurl. A tunnel uses this module, because the requests that find the pod
+share their connection with the WebSocket, and libcurl's WebSocket sent an eighth of what it received in the same time.
+Only those parts of HTTP/1.1 are supported with which an API server answers a GET.
 
 Helm's library connects through `ApiServerProxy`.
 """
@@ -154,7 +154,7 @@ def _parse_status(line: str) -> int:
 
 @asynccontextmanager
 async def open_connection(login: Login, doing: str, ahead: RawConnection | None = None) -> AsyncIterator[RawConnection]:
-    """Connect and log in, or use a connection made ahead. Raises Unreachable, BadKubeconfig and NotLoggedIn."""
+    """Connect and log in, or use the open connection `ahead`. Raises Unreachable, BadKubeconfig and NotLoggedIn."""
     with translate_errors(login, doing):
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -263,10 +263,10 @@ _COPY_BYTES = 1 << 16
 
 
 class ApiServerProxy:
-    """A proxy on this machine that leads to one API server, on a loop and thread of its own: who uses it may block.
+    """A local proxy to one API server, with its own thread and event loop, so that its clients may block.
 
-    Helm's library follows a redirect and sends the login again, to whatever host it names; through this proxy it
-    reaches the API server only. TLS ends at the two sides: the proxy sees neither logins nor answers.
+    Helm's library follows redirects and sends its credentials to whatever host they name; through this proxy it reaches
+    the API server only. TLS is end to end: the proxy sees neither credentials nor responses.
     """
 
     def __init__(self, login: Login) -> None:

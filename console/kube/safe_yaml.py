@@ -1,4 +1,4 @@
-"""Loads YAML of others safely: limited entries, also with all references written out, and limited nesting."""
+"""Loads YAML of others safely: limits on nesting, and on the number of entries with all references expanded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_CHARACTERS, MAX_ENTRIES = 16 << 20, 200_000  # of 4,000 contexts of a kubeco
 
 
 class NotPlainError(ValueError):
-    """Raised when a YAML text cannot be loaded: a reason that continues a sentence; `line` is from 1, 0 if unknown."""
+    """Raised when a YAML text cannot be loaded; the reason `why` ends a sentence, `line` is from 1, 0 if unknown."""
 
     def __init__(self, why: str, line: int = 0) -> None:
         super().__init__(why)
@@ -24,7 +24,7 @@ def safe_loader() -> Any:
 
 
 def load_yaml(text: str, max_depth: int = _MAX_DEPTH_OF_LIBYAML, *, is_plain: bool = False) -> Any:
-    """The data in a YAML text. Every failure is a YAMLError, as for too large or deep, or invalid dates and numbers."""
+    """The data in a YAML text. Every failure is a YAMLError: too large or deep, invalid dates or numbers, syntax."""
     import yaml
 
     if len(text) > MAX_CHARACTERS:
@@ -37,7 +37,7 @@ def load_yaml(text: str, max_depth: int = _MAX_DEPTH_OF_LIBYAML, *, is_plain: bo
 
 
 def _check_cost(text: str, max_depth: int, is_plain: bool) -> None:
-    """Raise YAMLError for too many entries, references written out, for deep nesting, and for tags if `is_plain`."""
+    """Raise YAMLError for too many entries (references expanded), deep nesting, and if `is_plain` for references."""
     import yaml
 
     size, sizes = 0, dict[str | None, int]()  # entries up to here, and those of each anchor

@@ -1,4 +1,4 @@
-"""Fleet: an immutable snapshot of all watched objects; what follows from them is worked out on first use.
+"""Fleet: an immutable snapshot of all watched objects, with cached properties that are computed on first use.
 
 `Store` builds the snapshots from the changes that the watches report; it is the only mutable state of the cluster view.
 """
@@ -38,7 +38,7 @@ class KueueVersion(Struct, frozen=True):
 
     @property
     def rules(self) -> int:
-        """The minor version whose rules forecasts follow; if unknown, the newest that contradicts no other."""
+        """The minor version (18 is 0.18) whose rules forecasts follow; the API versions decide if it is unknown."""
         if self.number:
             return int(self.number.split(".")[1])
         return 19 if self.api and "v1beta1" not in self.api else 18
@@ -229,7 +229,7 @@ class StopReport(Struct, frozen=True):
 
 
 def complete_until(links: Sequence[WatchStatus], arrivals: ReceiveTimes) -> float:
-    """The time up to which these watches have reported every change; the present if none was silent."""
+    """The time (epoch seconds) up to which these watches have reported every change; now if none was silent."""
     shift = (now := SERVER_CLOCK.now()) - time.monotonic()
     known = [link for link in links if link.state in {WatchState.LIVE, WatchState.STALE}]
     complete = [arrivals.complete_until(link.received) + shift for link in known]
@@ -302,7 +302,7 @@ class Store:
         self._wake_subscribers()
 
     def _wake_subscribers(self, kind: str = "") -> None:
-        """Mark the snapshot, and of it the given kind, as outdated, and wake all who wait for changes."""
+        """Mark the snapshot (of `kind`, if given) as outdated, and wake all tasks that wait for changes."""
         if kind:
             self._published.pop(kind, None)
         self._fleet = None

@@ -1,4 +1,4 @@
-"""Up to which time a log or a watch is complete; a silent connection proves nothing about a job."""
+"""The time up to which a log or a watch is complete; a silent connection proves nothing about a job."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SERVER_CLOCK = ServerClock()
 
 
 class ReceiveTimes:
-    """When the server's last byte came (monotonic clock), and when it last paused for long."""
+    """The time of the server's last byte (monotonic clock), and its last long pause."""
 
     def __init__(self) -> None:
         self.last, self.quiet = time.monotonic(), SERVER_QUIET_SECONDS
@@ -51,5 +51,5 @@ class ReceiveTimes:
         self.last = now
 
     def complete_until(self, received_at: float) -> float:
-        """The time up to which a stream is complete whose last byte came at `received_at` (both monotonic)."""
+        """The time up to which a stream is complete if its last byte came at `received_at` (both monotonic)."""
         return self.last if received_at >= self.pause[1] else self.pause[0]

@@ -1,9 +1,9 @@
 """Lists and then watches one kind, for ever, and keeps its objects in the store.
 
-The first list comes page by page, so that a table fills while it is read. After that the stream resumes where it
-stopped. When the server no longer knows that point (410), the whole is listed again and given as one replacement, so
-nothing vanishes in between. A silent connection is noticed, because the server sends a bookmark about every minute.
-Kinds that are not served are waited for, and one that may not be listed in all namespaces is followed in one.
+The first list comes page by page, so that a table fills meanwhile. A broken watch resumes at its last resourceVersion;
+if the server has forgotten that (410), all objects are listed again and replaced at once, so none vanishes in between.
+A silent connection is noticed, because the server sends a bookmark about every minute. A kind that is not served is
+retried, and one that may not be listed in all namespaces is followed in one.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from console.kube.watched_kinds import Key, KindReader, ListPage
 
 Selection = Mapping[str, str] | Callable[["Client"], Awaitable[Mapping[str, str]]]
-"""Selectors of the objects that are meant, or what finds those that are needed of a long list."""
+"""Field and label selectors of a list, or a function that finds them once the first page shows a long list."""
 
 M = TypeVar("M")
 
 LIST_PAGE_OBJECTS = 500
 SELECTED_PAGE_OBJECTS = 2000
-"""Of a command, which draws nothing before all have come; servers do not count what a selector finds."""
+"""Objects per page of a list with selectors: a command shows nothing before the last page."""
 LONG_LIST_OBJECTS = 1000  # objects beyond the first page from which on it is asked which of them are needed
 TURNS_UNTIL_SENT = 3  # of the event loop, in which a request leaves
 SILENCE_TIMEOUT = 90.0  # seconds without a line after which a watch is taken for dead; bookmarks come about every 60
@@ -71,7 +71,7 @@ class Removed(Struct, frozen=True):
 
 
 class Heartbeat(Struct, frozen=True):
-    """The sign that the server has sent something, so that the connection works."""
+    """The sign that the server has sent a line without a change, so the connection works."""
 
 
 class Disconnected(Struct, frozen=True):
@@ -389,7 +389,7 @@ async def watch_kind(
 async def store_kind(
     store: Store, connection: Connection, plural: str, namespace: str, query: Selection | None, goes_on: asyncio.Event
 ) -> None:
-    """Keep the store's objects of a kind equal to the server's; without `goes_on` only list them."""
+    """Keep the store's objects of a kind equal to the server's; watch them only once `goes_on` is set."""
     kind, catalogue = kind_named(plural), connection.catalogue
     asking: asyncio.Task[KueueVersion] | None = None
     async with aclosing(watch_kind(connection.client, catalogue, kind, namespace, query)) as changes:

@@ -1,4 +1,4 @@
-"""Connects, keeps a snapshot, and switches contexts; what speaks to the network is imported by `prepare`."""
+"""Connects, keeps a snapshot, and switches contexts; `prepare` imports the network modules."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class WatchedCluster:
         is_brief: bool = False,
         selectors: Selectors | None = None,
     ) -> None:
-        """`selectors`: selectors of kinds that are watched in part; None until `select` sets them."""
+        """`selectors`: by kind, selectors of kinds that are watched in part; None until `select` sets them."""
         self.settings = settings
         self.context = ""
         self.namespace = ""
@@ -255,7 +255,7 @@ class WatchedCluster:
         await self._disconnect()
 
     async def wait_until_listed(self, *kinds: str, timeout: float = 30, silent: float = LIST_SILENCE_TIMEOUT) -> Fleet:  # noqa: ASYNC109
-        """The snapshot once these kinds (or all) are listed; Unreachable after `timeout` s, `silent` s if none is."""
+        """The snapshot once these kinds (or all) are listed. Unreachable after `timeout` s, or `silent` s if silent."""
         wanted, loop, login = kinds or self._kinds, asyncio.get_running_loop(), self.current_connection.client.login
         ends, before = loop.time() + timeout, None
         try:

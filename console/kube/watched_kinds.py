@@ -37,7 +37,7 @@ class WatchLineSchema(ApiSchema):
 
 
 class ListPage(Struct, Generic[W], frozen=True):
-    """One page of a list; `build_models` decodes the objects that are still bytes."""
+    """One page of a list; `build_models` decodes the items that are still raw JSON."""
 
     items: Sequence[W | msgspec.Raw]
     next: str  # token of the next page; empty on the last
@@ -67,7 +67,7 @@ def object_key(meta: Meta) -> Key:
 
 
 class KindReader(Generic[W, M]):
-    """Decodes lists and watch events of one kind, by its wire type and the function that builds its model."""
+    """Decodes lists and watch events of one kind: `schema` decodes the JSON, `parse` builds the model."""
 
     def __init__(self, schema: type[W], parse: Callable[[W], M]) -> None:
         self._schema = schema
@@ -84,7 +84,7 @@ class KindReader(Generic[W, M]):
         return msgspec.json.Decoder(ListSchema[self._schema])  # type: ignore[name-defined]  # mypy takes no type out of a variable
 
     def read_page(self, body: bytes) -> ListPage[W]:
-        """Decode a list response, of a long one only where its objects are. Raises Unreadable if it is not a list."""
+        """Decode a list response; the objects of a large one stay raw JSON. Raises Unreadable if it is no list."""
         with suppress(*DECODING_ERRORS):
             if len(body) <= MAX_PAGE_DECODED_AT_ONCE:
                 return _list_page(self._list_decoder.decode(body))
@@ -105,7 +105,7 @@ class KindReader(Generic[W, M]):
     def build_models(
         self, items: Iterable[W | msgspec.Raw], seconds: float = math.inf
     ) -> tuple[dict[Key, M], dict[Key, str]]:
-        """(models by key, reason by key where none could be built); an iterator is used for `seconds` at most."""
+        """(models by key, errors by key of unparsable objects); an iterator is used for at most `seconds`."""
         made, unreadable, parse, ends = {}, {}, self._parse, time.monotonic() + seconds
         for item in items:
             try:

@@ -15,17 +15,17 @@ _FINAL_FRAME_BIT, _MASK_BIT = 0x80, 0x80
 _LENGTH_IN_2_BYTES, _LENGTH_IN_8_BYTES = 126, 127
 _MAX_CONTROL_BYTES = 125
 _LONG_PAYLOAD = 4096
-"""Bytes from which on the compiled function is worth its import, which the first key of a shell does not need."""
+"""Bytes from which the compiled masking function is worth its import; a shell's first key is shorter."""
 
 
 class FrameSink(Protocol):
     def begin(self) -> None: ...
 
     def feed(self, data: memoryview) -> None:
-        """Take a part of the current message; the view is only valid during the call."""
+        """Accept a part of the current message; the view is only valid during the call."""
 
     def control(self, kind: int, data: bytes) -> None:
-        """Take a complete control frame: CLOSE, PING or PONG."""
+        """Accept a complete control frame: CLOSE, PING or PONG."""
 
 
 class FrameReader:
@@ -140,7 +140,7 @@ class MessageListener(Protocol):
     def begin(self) -> None: ...
 
     def feed(self, data: memoryview) -> None:
-        """Take a part of a message; the view is only valid during the call."""
+        """Accept a part of a message; the view is only valid during the call."""
 
     def on_chunk_fed(self) -> None:
         """Called when all parts that arrived together have been fed."""
@@ -153,7 +153,7 @@ class MessageListener(Protocol):
 
 
 class WebSocket(asyncio.BufferedProtocol):
-    """The client side of a WebSocket; it starts to read when it is given its listener."""
+    """The client side of a WebSocket; it starts to read when `listen` gets a listener."""
 
     def __init__(self, writer: asyncio.StreamWriter, read_bytes: asyncio.StreamReader, protocol: str) -> None:
         self.protocol = protocol  # what both sides speak inside the messages
@@ -241,7 +241,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._finish(why)
 
     def _abort_transport(self) -> None:
-        """Drop the connection; a TLS transport closed by both sides raises here in Python 3.11.2, which is ignored."""
+        """Drop the connection; Python 3.11.2's AttributeError for a TLS transport that both sides closed is ignored."""
         with suppress(AttributeError):
             self._transport.abort()
 

@@ -1,4 +1,4 @@
-"""Objects of the chart in the cluster, by their labels, and whose release they are of."""
+"""Objects of the chart in the cluster, found by their labels, with the release that each belongs to."""
 
 from __future__ import annotations
 

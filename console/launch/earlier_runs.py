@@ -1,4 +1,4 @@
-"""What runs that are in the history say about others of one cluster: how fast, how soon, how long."""
+"""Statistics of earlier runs on one cluster: their speeds, start phases and durations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EarlierRuns:
         self._phases: dict[str, tuple[float, Mapping[str, float]]] = {}  # by uid of a job: when it was read, and that
 
     async def list_past_runs(self) -> list[PastRun]:
-        """Runs that ended by themselves, to estimate how long jobs run."""
+        """Runs that ended by themselves, from which the duration of other runs is estimated."""
         return [
             PastRun(each.recipe, short_name(each.who), each.gpus, *each.run_seconds)
             for each in await self._history.list_runs()

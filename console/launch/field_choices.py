@@ -1,4 +1,4 @@
-"""Names that the cluster offers for the fields of an open form; of Secrets only the metadata is asked for."""
+"""Names that the cluster offers for the fields of an open form; of Secrets only the metadata is requested."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ _CHOICE_SOURCES: Mapping[str, _ChoiceSource] = {
 
 
 async def list_choices(client: Client, discovery: ApiDiscovery, namespace: str) -> dict[str, FieldChoices]:
-    """The choices under each name that `Field.choices_from` has; a list that may not be read has its reason instead."""
+    """The choices by the names in `Field.choices_from`; for a list that may not be read the reason."""
     found = await asyncio.gather(*(_read_choices(client, discovery, namespace, name) for name in _CHOICE_SOURCES))
     return {offer.kind: offer for offer in found}
 

@@ -1,4 +1,4 @@
-"""Values of form fields as text and as JSON data: `parse_value` reads what is typed, `format_value` writes it."""
+"""Values of form fields as text and as JSON data: `parse_value` parses typed text, `format_value` writes it."""
 
 from __future__ import annotations
 

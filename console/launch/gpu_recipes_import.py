@@ -1,4 +1,4 @@
-"""Converts values of Google's gpu-recipes charts to this chart's; what has no place here is reported."""
+"""Converts values of Google's gpu-recipes charts to this chart's; values without a counterpart are reported."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ RECIPE_KEYS = {
     "dwsSettings",
     "targetNodes",
 }
-"""Names at the top that only the documents' charts have."""
+"""Top-level keys that only the values of gpu-recipes charts have."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Renders charts and manages releases with the Helm SDK, and translates its errors; the only importer of the SDK.
 
-The SDK is Helm 4 itself in a 85 MB library that blocks. It is loaded at the first use and called in threads only. Every
-action has a configuration of its own (2 ms), so actions share nothing.
+The SDK is Helm 4 itself in a 85 MB library that blocks. It is loaded on first use and called in threads only. Every
+call has a configuration of its own (2 ms), so concurrent calls share nothing.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _KNOWN_ERRORS: tuple[tuple[str, type[ConsoleError], str, dict[str, Any]], ...] =
     (r"cluster unreachable|connection refused|no such host|i/o timeout|deadline exceeded|x509|TLS handshake|EOF$",
      Unreachable, "Check the network, the VPN and the kubeconfig.", {}),
 )  # fmt: skip
-"""What Helm says, and the failure that it is: its kind, what to do, and what an API server's answer says of it."""
+"""(pattern of Helm's message, error type, hint, further arguments of the error), the first match counts."""
 
 
 def schema_problems(text: str) -> tuple[FieldProblem, ...]:
@@ -223,8 +223,8 @@ class Helm:
     async def uninstall(self, *, name: str, namespace: str, only: Collection[str] | None = None) -> tuple[str, ...]:
         """Remove a release of this chart; returns the removed objects as "Kind name". The pods follow a moment later.
 
-        ReleaseFailed for a release with hooks or with objects that the chart never creates: whoever may write Secrets
-        can forge a release, and its removal would run with our rights. Raises Conflict for objects beyond `only`.
+        Raises ReleaseFailed for a release with hooks or with objects that the chart never creates: whoever may write
+        Secrets can forge one, to be removed with this account's rights. Raises Conflict for objects beyond `only`.
         """
 
         def work(config: Config) -> tuple[str, ...]:
@@ -264,7 +264,7 @@ class Helm:
 
 @dataclass(frozen=True, slots=True)
 class RemovalPlan:
-    """The objects that are removed with a release and those that are kept, as "Kind name"."""
+    """The objects that are removed with a release (`goes`) and those that are kept (`stays`), as "Kind name"."""
 
     goes: tuple[str, ...]
     stays: tuple[str, ...]
@@ -407,7 +407,7 @@ def _read_own_objects(config: Config, name: str, namespace: str) -> tuple[str, .
 
 
 def _split_removal(documents: Sequence[str]) -> RemovalPlan:
-    """What removing a release's objects deletes and keeps; one is kept only if every YAML parser reads it so."""
+    """The objects that removing a release deletes and keeps; one is kept only if every YAML parser reads it so."""
     goes: list[str] = []
     stays: list[str] = []
     for text in documents:

@@ -93,7 +93,7 @@ class CommandWord:
     unknown_variables: list[str] = field(default_factory=list)
 
     def add(self, match: re.Match[str], variables: Mapping[str, str]) -> None:
-        """Append to the word what matched: a character, a variable's value, or a placeholder to be replaced."""
+        """Append the matched text: a character, a variable's value, or (unknown variable) a placeholder."""
         given = match.groupdict()
         name = given["name"] or given["braced"]
         text = variables.get(name, given["default"]) if name else given["text"] or given["escaped"]

@@ -1,6 +1,6 @@
 """Parses Helm's --set options by the rules of its own parser (pkg/strvals): typed, pasted, and in files.
 
-What Helm drops in silence (`=1`, `.a=1`, `a[0`) is refused here, and so is what would fill the memory.
+Options that Helm ignores silently (`=1`, `.a=1`, `a[0`) are refused here, and so are those that would fill the memory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SetValues:
     _room: int = _MAX_LIST_ITEMS
 
     def add(self, option: str, text: str, unknown: Collection[str] = ()) -> None:
-        """Apply an option, unless its text contains an unknown variable. Raises BadInput."""
+        """Apply an option; values with a variable in `unknown` are recorded in `left_out` instead. Raises BadInput."""
         self._option, self._text, self._at, self._way = option, text, 0, []
         if option == "--set-json" and text.lstrip().startswith("{"):
             tree = self._decode_json()

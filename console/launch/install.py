@@ -251,7 +251,7 @@ class ChartCatalog:
     def plan_notes(
         self, plan: LaunchPlan, *, for_practice: bool = False, saves: Sequence[MeasuredSaves] = ()
     ) -> tuple[str, ...]:
-        """Sentences on what a plan results in; `for_practice`: on impossible faults too; `saves`: of earlier runs."""
+        """Sentences on a plan's results; `for_practice`: on faults that cannot occur too; `saves`: of earlier runs."""
         if self.plan_problems(plan):
             return ()
         paths, values = self._recipe_form(plan.recipe).paths, self.values(plan)
@@ -391,7 +391,7 @@ class Launcher:
 
 
 def name_problem(name: str) -> str:
-    """Why this is not a valid release name, as a sentence; empty if it is."""
+    """The reason why this is not a valid release name, as a sentence; empty if it is."""
     if not name:
         return "Name is empty."
     if len(name) > MAX_NAME_LENGTH:
@@ -402,7 +402,7 @@ def name_problem(name: str) -> str:
 
 
 def namespace_problem(namespace: str) -> str:
-    """Why this is not a valid namespace name, as a sentence; empty if it is."""
+    """The reason why this is not a valid namespace name, as a sentence; empty if it is."""
     if re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", namespace):
         return ""
     return "Namespace must hold only a-z, 0-9 and dashes, 63 characters at most."

@@ -1,4 +1,4 @@
-"""What launches and their history ask of the session about jobs."""
+"""The interface through which launches and their history read logs, measures and alarms of jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class KnownJobs(Protocol):
         ...
 
     def find_measures(self, key: Key) -> JobMeasures | None:
-        """The measures of a job whose log this session follows, once the log is read up to now."""
+        """The measures of a job whose log this session follows, once the log is read up to now; None for other jobs."""
         ...
 
     async def read_log(self, namespace: str, name: str) -> JobMeasures:

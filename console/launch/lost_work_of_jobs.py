@@ -1,4 +1,4 @@
-"""What the end of jobs would lose of their work: for stops, reports of nodes, and what-if."""
+"""The work that would be lost if jobs ended: for stops, fault reports about nodes, and what-if."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class UnsavedWork:
         return loss.sentence(SERVER_CLOCK.now()) if loss is not None else ""
 
     async def list_unsaved(self, node: str) -> list[str]:
-        """For each job on a node, what it would lose if it ended now: "NAME: the work since step 40 …"."""
+        """For each job on a node the work that it would lose if it ended now: "NAME: the work since step 40 …"."""
         on_it = (pod for pod in self._cluster.fleet.pods_by_node.get(node, ()) if pod.jobset and not pod.finished)
         jobs = list(dict.fromkeys((pod.namespace, pod.jobset) for pod in on_it))
         found = await asyncio.gather(*(self.find_unsaved(*key) for key in jobs))

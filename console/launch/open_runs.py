@@ -58,7 +58,7 @@ class OpenRuns:
         return run.number in self._alive
 
     def is_gone(self, run: RunRecord, listed_at: float) -> bool:
-        """Whether a job that is missing in the snapshot was deleted, and is not just too new to be listed."""
+        """Whether a job that is missing in the snapshot was deleted, rather than too new to be listed."""
         if not self.was_seen(run):
             return run.launched < listed_at and SERVER_CLOCK.now() > run.launched + LISTING_DELAY_SECONDS
         missed = self._missed.setdefault(run.number, time.monotonic())

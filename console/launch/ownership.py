@@ -1,7 +1,7 @@
-"""How it is proved that a job belongs to the person at the console.
+"""The proof that a job belongs to the person at the console.
 
-The API server keeps no creator, and the label of an owner is written by whoever creates the job: it is shown, but
-proves nothing. What does is a kind of Proof.
+The API server stores no creator, and the owner label is written by whoever creates the job: it is shown, but proves
+nothing by itself. `Proof` lists the evidence that counts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Proof(StrEnum):
-    """How it is proved that a job is the person's own: the kinds of proof, strongest first, and none."""
+    """The evidence that a job is the person's own, strongest first; NONE without any."""
 
     LAUNCHED = "launched"  # the run history of this account has the launch of that very object
     PROTECTED = "protected"  # its label, which the cluster refuses from everybody else, as config.toml says

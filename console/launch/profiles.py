@@ -31,9 +31,9 @@ PLACE_KEYS = {
     "bucket": ("GCS_BUCKET",),
     "queue": ("KUEUE_NAME",),
 }
-"""What a profile says of where one works -> the variables of the documents' commands that it fills in.
+"""A profile's key of a place (project, region, …) -> the variables of gpu-recipes commands that it fills in.
 
-bucket and queue are values of the chart too; the others are kept for these variables alone.
+bucket and queue are values of the chart too; the others are stored for these variables alone.
 """
 _VALID_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
 _FILE_COMMENT = "# Default values for the form of every recipe; a4 profiles NAME shows them.\n"

@@ -1,7 +1,7 @@
-"""Releases of the chart: their values, and how two renderings differ.
+"""Releases of the chart: their values, and differences between two renderings.
 
-Whoever may write a Secret can write down a release of one megabyte that unpacks to gigabytes, and Helm unpacks all of a
-namespace to list them. So the Secrets are checked before Helm sees them.
+Whoever may write a Secret can store a release of one megabyte that unpacks to gigabytes, and Helm unpacks all releases
+of a namespace to list them. Therefore the Secrets are checked before Helm reads them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The history of runs in an SQLite file that several consoles share, or in memory if there is no file.
 
-Nothing of this ever stops a launch: a damaged file is moved aside, what is wrong with it is a sentence in `note`, and
-this console then remembers until it ends.
+A fault of the file never stops a launch: a damaged file is moved aside, `note` has a sentence about the fault, and this
+console stores runs in memory until it ends.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class RunHistory:
         return self.note
 
     async def update_run(self, old_run: RunRecord, new_run: RunRecord) -> None:
-        """Write the columns that changed, but over no outcome or alarms written meanwhile by another console."""
+        """Write the changed columns, but not over an outcome or alarms that another console wrote meanwhile."""
         old = _run_to_row(old_run)
         row = {name: value for name, value in _run_to_row(new_run).items() if value != old[name]}
         if not row:
@@ -179,7 +179,7 @@ class RunHistory:
         await asyncio.to_thread(self._close_database, True)
 
     async def _run_in_thread(self, call: Callable[[sqlite3.Connection], T], default: T, *, writes: bool = False) -> T:
-        """The result of `call`; `default` if there is no file to read, or none that may be written."""
+        """The result of `call`; `default` if the file does not exist, or cannot be written and `writes` is set."""
         return await asyncio.to_thread(self._run_locked, call, default, writes)
 
     def _run_locked(self, call: Callable[[sqlite3.Connection], T], default: T, writes: bool) -> T:

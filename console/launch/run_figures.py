@@ -1,4 +1,4 @@
-"""What was measured of a run, by field of its record: of what this session has read, or of the end of its log."""
+"""Measurements of a run by field of RunRecord, from what this session has read, or from the end of its log."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
 
 
 def training_figures(position: RunPosition, speeds: Mapping[str, float] = MappingProxyType({})) -> dict[str, Any]:
-    """Figures by RunRecord field: last step and loss, since when the loss is NaN, and `speeds` by metric."""
+    """Figures by RunRecord field: last step and loss, first step of a NaN loss, and `speeds` by metric."""
     return {
         **{"tflops" if metric == "tflops_per_gpu" else metric: speed for metric, speed in speeds.items()},
         "step": position.step,

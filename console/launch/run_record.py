@@ -90,7 +90,7 @@ class RunRecord(Struct, frozen=True):
 
     @property
     def end_of_kept_job(self) -> TimeSpan | None:
-        """The time and exit code (`last`) with which the program of a job with kept pods ended; None if unknown."""
+        """The span from the end of a program whose job kept its pods; `last` is its exit code. None if unknown."""
         if f'"{SpanKind.ENDED}"' not in self.seen:
             return None
         ends = [span for span in decode_seen_time(self.seen).spans if span.kind is SpanKind.ENDED]
@@ -125,7 +125,7 @@ class RunRecord(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Why the run failed, or the current problem of its job; empty if there is none or it is unknown."""
+        """The reason why the run failed, or the current problem of its job; empty if there is none or it is unknown."""
         now = (self.now.words, self.now.verdict) if self.now is not None and self.open else ()
         return "; ".join(filter(None, now)) or self.why
 
@@ -141,7 +141,7 @@ class RunRecord(Struct, frozen=True):
 
     @property
     def mode_words(self) -> str:
-        """How the run ended, with the reason if known: "stopped by a person, stalled since step 9"."""
+        """The state of the run, with the reason if known: "stopped by a person, stalled since step 9"."""
         why = (self.reason or self.nan_words).rstrip(".")
         if self.outcome is Outcome.STOPPED and why.startswith((Outcome.STOPPED, "deleted")):
             return why
@@ -149,7 +149,7 @@ class RunRecord(Struct, frozen=True):
 
     @property
     def run_seconds(self) -> tuple[float, float]:
-        """(seconds that the job ran, of them before its last return to the queue), as far as consoles saw it."""
+        """(seconds that the job ran without queueing, those before its last requeue), as far as consoles saw it."""
         spans = decode_seen_time(self.seen).spans if SpanKind.QUEUED in self.seen else ()
         waits = [span for span in spans if span.kind is SpanKind.QUEUED]
         last = max((span.start for span in waits), default=self.started)
@@ -299,7 +299,7 @@ def update_seen(
 
 
 def finish_record(run: RunRecord, *, late_message: str = "") -> RunRecord:
-    """The ended run with its outcome judged by its alarms; `late_message`: how overdue its next step was, in words."""
+    """The ended run with its outcome judged by its alarms; `late_message`: delay of its next step, in words."""
     end = run.end_of_kept_job
     if run.outcome is Outcome.STOPPED and end is not None:  # it was over before its pods were taken away
         run = replace(run, outcome=Outcome.FAILED if end.last else Outcome.SUCCEEDED)
@@ -329,7 +329,7 @@ def finish_record(run: RunRecord, *, late_message: str = "") -> RunRecord:
 
 
 def merge_alarms(old_alarms: Iterable[Alarm], new_alarms: Iterable[Alarm]) -> tuple[Alarm, ...]:
-    """The alarms that two consoles recorded of a run, each once, oldest first, with the later text and any verdict."""
+    """The alarms that two consoles recorded of a run, without duplicates, oldest first, with the later text."""
     found: list[Alarm] = []
     for alarm in (*old_alarms, *new_alarms):
         same = next(

@@ -82,7 +82,7 @@ class RunRecorder:
         return kept
 
     async def record_before_stop(self, namespace: str, name: str) -> str:
-        """Record the last figures of a job's log before it is deleted; returns how overdue its next step was."""
+        """Record the last figures of a job's log before it is deleted; returns the delay of its next step, in words."""
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get((namespace, name))
         if jobset is None or not await self._session_runs.open.list(jobset.key, reads_anew=True):
@@ -97,7 +97,7 @@ class RunRecorder:
         return late
 
     async def record_stop(self, namespace: str, name: str, late_message: str = "") -> None:
-        """Record that a job was stopped here; `late_message`: how overdue its next step was, in words."""
+        """Record that a job was stopped here; `late_message`: delay of its next step, in words."""
         for run in await self._session_runs.open.list((namespace, name), reads_anew=True):
             ended = replace(
                 with_alarms(run, self._jobs),
@@ -172,7 +172,7 @@ class RunRecorder:
         return {"outcome": Outcome.UNKNOWN, "why": f"{why}{still}."}
 
     async def read_open_logs(self) -> None:
-        """Record the time spans at the ends of the logs of open runs that nobody follows."""
+        """Record the time spans and failure reasons in the last lines of the logs of open runs whose jobs exist."""
         fleet, gate = self._cluster.fleet, asyncio.Semaphore(MAX_CONCURRENT_READS)
 
         async def read(run: RunRecord, jobset: JobSet) -> None:

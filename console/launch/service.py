@@ -132,7 +132,7 @@ class LaunchService:
         return self.catalogue.plan_notes(plan, for_practice=practice, saves=self._saves.get(plan.recipe, ()))
 
     async def read_saves(self, recipe: str) -> None:
-        """Read from the history how long runs of a recipe took to save, for its notes."""
+        """Read from the history how long a recipe's runs took to save checkpoints, for its notes."""
         from console.launch.value_checks import measure_saves
 
         self._saves[recipe] = measure_saves(await self.runs.list_runs(recipe))
@@ -155,7 +155,7 @@ class LaunchService:
     async def with_flex_start(self, plan: LaunchPlan) -> LaunchPlan:
         """The plan with flex-start machines if its queue provisions nodes by ProvisioningRequests; else unchanged.
 
-        A plan that sets it itself stays as it is, and so does one whose queue may not be read: Kueue's flavor may
+        A plan that sets placement.flexStart is unchanged, and so is one whose queue may not be read: Kueue's flavor may
         select these machines too.
         """
         values = self.catalogue.values(plan)
@@ -179,7 +179,7 @@ class LaunchService:
         return job
 
     async def wait_for_refusal(self, namespace: str, name: str) -> Why | None:
-        """Why the API server refuses the pods of the new job, by the events of a few seconds; None if it does not."""
+        """The reason why the new job's pods are refused, by events of a few seconds; None if they are accepted."""
         from console.scheduling.why_job import is_passing_denial, latest_refusal, why_refused
 
         until = time.monotonic() + REFUSAL_WAIT_SECONDS
@@ -205,7 +205,7 @@ class LaunchService:
         return None
 
     async def stop(self, namespace: str, name: str, only_objects: Collection[str] | None = None) -> StopReport:
-        """Remove a job's release, else its JobSet alone. NotFound; Conflict if others than `only_objects` would go."""
+        """Remove a job's release, else its JobSet alone. NotFound; Conflict for objects beyond `only_objects`."""
         with suppress(ConsoleError):  # what it came to is read now or never; the stop does not hang on it
             await self.recorder.update_open_runs()
         late = await self.recorder.record_before_stop(namespace, name)

@@ -46,7 +46,7 @@ class SessionRuns:
 
     @property
     def note(self) -> str:
-        """A sentence on what is wrong with the history file; empty if nothing is."""
+        """A sentence about a fault of the history file; empty if there is none."""
         return next((each.note for each in self._histories.values() if each.note), "")
 
     def on_context_changed(self) -> None:
@@ -71,7 +71,7 @@ class SessionRuns:
         return tuple(map(self._with_present, await self.history.list_runs(recipe)))
 
     def _with_present(self, run: RunRecord) -> RunRecord:
-        """An open run with what this session knows now; its stored record is older."""
+        """An open run with this session's latest figures; its stored record is older."""
         if not run.open or run.server != self._connection_target.cluster.server:
             return run
         fleet, now = self._cluster.fleet, SERVER_CLOCK.now()

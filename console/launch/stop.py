@@ -1,8 +1,7 @@
 """Stops jobs: previews what is removed and kept, deletes it, and finds orphaned resources.
 
-Trainings made by hand are found too: the guide for SWIFT makes a Pod training-master, Pods training-worker-N and a
-headless Service for each of these two, or a StatefulSet and a Service called megatron. None of them has an owner that
-would take it away.
+These include trainings made by hand, which no owner would remove: the guide for SWIFT creates Pods training-master and
+training-worker-N with a headless Service for each of the two, or a StatefulSet and a Service called megatron.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StopPlan:
-    """What stopping a job would remove and what it would keep."""
+    """The consequences of stopping a job: objects removed and kept, GPUs freed, and work lost."""
 
     namespace: str
     name: str
@@ -47,7 +46,7 @@ class StopPlan:
 
 @dataclass(frozen=True, slots=True)
 class OrphanedResource:
-    """An object left over: of the chart without its release, a release without its job, or one made by hand."""
+    """A leftover: a chart object without its release, a release without its job, or an object made by hand."""
 
     kind: str  # "Release", or the kind of the object
     namespace: str  # empty for what belongs to none

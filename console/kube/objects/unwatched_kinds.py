@@ -113,7 +113,7 @@ class PolicyPortSchema(ApiSchema):
 
 
 class PolicyPeerSchema(ApiSchema):
-    """A peer of a NetworkPolicy rule; all that is read of it is whether it means pods of the same namespace."""
+    """A peer of a NetworkPolicy rule; its fields only tell whether it stands for all pods of the same namespace."""
 
     pod_selector: ServiceSelectorSchema | None = None
     namespace_selector: ServiceSelectorSchema | None = None

@@ -38,7 +38,7 @@ class WorkloadState(StrEnum):
 
 
 class TopologyDomain(Struct, frozen=True):
-    """One domain of a topology assignment: its value at each level, and how many pods go there."""
+    """One domain of a topology assignment: its value at each topology level, and its number of pods."""
 
     values: tuple[str, ...]
     count: int
@@ -114,7 +114,7 @@ class Workload(NamespacedObject, frozen=True):
 
     @property
     def queued_since(self) -> float:
-        """When the Workload last began to wait: its latest eviction or requeue, else its creation."""
+        """Start of the Workload's present wait (epoch seconds): its latest eviction or requeue, else its creation."""
         requeued = condition(self.conditions, "Requeued")
         evicted = condition(self.conditions, "Evicted")
         return max(self.created, *(each.since for each in (requeued, evicted) if each and each.is_true), 0.0)
