@@ -184,7 +184,7 @@ SPARKLINE_CHARACTERS = "▁▂▃▄▅▆▇█"
 
 
 def heat_bar(share: float, *, low_is_bad: bool) -> Span:
-    """A bar for a share from 0 to 1, coloured by how good that is."""
+    """One bar character for a share from 0 to 1, coloured by how good the share is."""
     if low_is_bad:
         style = "faint" if share < 0.05 else "dim" if share < 0.5 else "ok"
     else:
@@ -208,7 +208,7 @@ class JobColors:
         self._numbers: dict[str, int] = {}
 
     def of(self, uid: str) -> str:
-        """The colour of a job, kept as long as `keep_only` names it: by its uid, or the least used one."""
+        """The colour number of a job: by its uid, else the least used; kept until `keep_only` leaves the job out."""
         if uid not in self._numbers:
             used, first = Counter(self._numbers.values()), crc32(uid.encode()) % JOB_COLOURS
             around = (*range(first, JOB_COLOURS), *range(first))

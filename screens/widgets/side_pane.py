@@ -23,7 +23,7 @@ GAP_COLUMNS = 3
 
 
 def lay_out_facts(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
-    """The facts by line, as many in a line as fit."""
+    """The facts of each line, as many on a line as fit into `width`; facts without a value are left out."""
     width = max(1, width)
     known = [fact for fact in facts if cell_width(fact[1])]
     if not known:
@@ -71,7 +71,7 @@ class FactsWidget(SnapshotText):
 Lines = list[list[Span]]
 AGE_COLUMNS = 8  # columns before an event
 WIDE_COLUMNS = 100
-"""Columns of a pane from which on facts stand beside each other."""
+"""Minimum width in columns at which a pane shows several facts on one line."""
 
 
 def whole_lines(spans: Iterable[Span], width: int) -> Lines:
@@ -84,7 +84,7 @@ def whole_lines(spans: Iterable[Span], width: int) -> Lines:
 def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE_COLUMNS, style: str = "dim") -> Lines:
     """Names and values, one per line or, from `beside` columns on, several; long values wrap, empty ones are left out.
 
-    `style` is that of the names.
+    `style`: the style of the names.
     """
     found: Lines = []
     lines = lay_out_facts(tuple(facts), width if width >= beside else 0)
@@ -110,13 +110,13 @@ def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE_COLUMNS,
 
 
 def side_by_side(left_lines: Lines, right_lines: Lines, width: int) -> Lines:
-    """Two texts side by side: the first in a given number of columns, the second to its right."""
+    """Two texts side by side: the left one cut to `width` columns, then a rule, then the right one."""
     both = zip_longest((cut_sentence(runs, width) for runs in left_lines), right_lines, fillvalue=list[Span]())
     return [[*runs, Span(" " * (width - cell_width(runs))), Span(" │ ", "faint"), *right] for runs, right in both]
 
 
 def event_lines(events: Iterable[Event], now: float, width: int, room: int, *, are_named: bool = False) -> Lines:
-    """Kubernetes events under a heading, newest first, as many as fit."""
+    """Kubernetes events under a heading, newest first, in at most `room` lines."""
     rows: Lines = []
     for each in events:
         words = [

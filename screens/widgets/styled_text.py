@@ -28,9 +28,9 @@ StyleOf = Callable[[str], Style]
 
 
 def call_after(pump: MessagePump, seconds: float, function: Callable[[], object]) -> asyncio.TimerHandle:
-    """Call a function in so many seconds, as a message of a page or widget.
+    """Call a function after `seconds`, as a message of a page or widget.
 
-    A timer of Textual never fires if the machine stands still just as it starts.
+    A Textual timer never fires if the machine is suspended just as the timer starts.
     """
     return asyncio.get_running_loop().call_later(seconds, pump.call_next, function)
 
@@ -68,7 +68,7 @@ OPEN_WORD = re.compile(
     r"[\d.,:/]*\d|.*[(].*|[-+=×]|an?|after|and|are|as|at|because|but|by|for|from|has|in|is|its|no|not|of|on|or|since|than|"
     r"that|the|this|to|until|was|which|while|with"
 )
-"""Words after which a sentence does not end: a number, whose unit comes next, what is within brackets, and such."""
+"""A word that must not end a cut sentence: a number, whose unit follows, an open bracket, or a word such as "the"."""
 
 
 def phrase_ends(text: str) -> list[int]:
@@ -138,7 +138,7 @@ def fit_spans(
 
 
 def cut_name(spans: list[Span], width: int, *, node: bool) -> list[Span]:
-    """A name shortened in the middle to a number of columns, as its end tells it from others."""
+    """A name shortened in the middle to `width` columns, since its end distinguishes it from other names."""
     if len(spans) != 1 or cell_len(spans[0].text) <= width or width < 2:
         return spans
     text = one_line(spans[0].text)
@@ -187,7 +187,7 @@ _HELD_BLANK = re.compile(
     rf"(?:(?<![^\s(])[-+~<]?[\d.,/]*\d(?= [%°]| (?!{_NO_UNIT})[^\W\d_])|(?<=\d )[hd](?= \d)"
     r"|(?<=\d s)(?= a step)|(?<=\d s a)(?= step)|(?:(?<!\S)[-+=<]|\b(?:rank|pod|GPU|step|attempt|test|of))(?= \d)) "
 )
-"""Ends with a blank at which no line ends: within a duration, and between a figure and its unit, sign or name."""
+"""A blank at which no line may be broken: within a duration, or between a figure and its unit, sign or name."""
 HELD = "\x1f"  # stands for such a blank while a text is split, since no sanitized text contains it
 
 
@@ -252,7 +252,7 @@ class NeverScrolled(Widget):
 
 
 class Backdrop(Widget):
-    """A container that paints only its background, as one blank line that all of its lines share."""
+    """A container that paints only its background, from one blank line that is reused for each row."""
 
     def render_lines(self, crop: Region) -> list[Strip]:
         strip = Strip.blank(crop.width, self.visual_style.background_style.rich_style)

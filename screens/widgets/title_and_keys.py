@@ -56,7 +56,7 @@ class TitleBar(StyledWidget):
     NAME: ClassVar[str] = " a4 "
 
     title: reactive[TitleContents] = reactive(TitleContents(), repaint=False)
-    """Painted by `tick` if its words are others: when a watch last got something changes with every object."""
+    """The contents of the bar. `tick` repaints it only if its text changes, as watch times change with every object."""
     digits_are_text: reactive[bool] = reactive(False)  # typed into a field, where they open no page: drawn faint
 
     def render_line(self, y: int) -> Strip:
@@ -167,7 +167,7 @@ READING_SETTINGS = (
     "log.nccl",
     "log.times",
 )
-"""Bindings that stand first wherever lines are read, in this order: on a narrow terminal only the first few fit."""
+"""Names of the bindings that come first in the key line of a log, in this order, as a narrow terminal cuts it."""
 
 
 class KeyHint(NamedTuple):
@@ -184,11 +184,11 @@ class HidesSomething(Protocol):
     """A widget with keys that show a part of it and hide it again."""
 
     def hides(self) -> Mapping[str, str]:
-        """By action that would hide something now, its label for the key line; "": not offered there."""
+        """By action that would hide a part now: its label for the key line; "" removes it from there."""
 
 
 def verb_of(binding: ActiveBinding) -> str:
-    """The label of what a key does at the moment."""
+    """The label of a key's present effect."""
     hidden = binding.node.hides() if isinstance(binding.node, HidesSomething) else {}
     return hidden.get(binding.binding.action, binding.binding.description)
 

@@ -69,9 +69,9 @@ class LogView(Vertical):
     lines = query_one(LogLines)
     status: reactive[str] = reactive("", init=False)  # what this log is and what it waits for, shown below it
     drawn: reactive[str] = reactive("", init=False)
-    """The progress bar that is being drawn at this moment, shown below the lines; empty: there is none."""
+    """The progress bar that the program redraws in place now, shown below the lines; empty: none."""
     over: reactive[str] = reactive("", init=False)
-    """Why no more lines come, with its glyph, shown in place of that they are followed; empty: they may come."""
+    """The reason, with a glyph, why no more lines come, shown in place of the follow mode; empty: lines may come."""
     _filtering = False
     _seeks_error = False  # whether it is still looked for the first error
     _answer = ""  # what came of the last key, for a few seconds
@@ -229,7 +229,7 @@ class LogView(Vertical):
         self._end_seeking()
 
     def _end_seeking(self) -> None:
-        """Report that no line is an error, once all lines have been searched."""
+        """Report that no line is an error once all lines have been searched without a match."""
         if self._seeks_error and not self.lines.looking:
             self._seeks_error = False
             if not self.lines.matches and self.lines.wanted == FIRST_ERROR:

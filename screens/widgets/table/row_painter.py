@@ -51,11 +51,11 @@ def share_width(
     idle_columns: Mapping[int, int] | None = None,
     phrase_width: int = 0,
 ) -> list[tuple[Column[RowT], int]]:
-    """Divide the width of a table among its columns; returns which are shown and how wide.
+    """Divide the width of a table among its columns; returns the shown columns, each with its width.
 
-    `cell_widths`: the widest cell of each; `whole`: of columns, by number, whose names are shortened in these;
-    `idle_columns`: those EMPTY or ALIKE in all rows, left out before texts are cut; `phrase_width`: that of the part
-    of a sentence that needs room.
+    `cell_widths`: the widest cell of each column; `whole`: by column number the full width of cells that hold shortened
+    names; `idle_columns`: by number EMPTY or ALIKE columns, left out before texts are cut; `phrase_width`: the width of
+    the part of a sentence that needs room.
     """
     kept = _fit_columns(columns, cell_widths, room, idle_columns or {}, phrase_width)
     widths = {id(column): min(column.floor, MIN_SENTENCE) if column.fill else column.floor for column, _ in kept}
@@ -106,13 +106,13 @@ def _fit_columns(
 
 
 def _width_order(pair: tuple[Column[RowT], int]) -> int:
-    """A column's turn in getting width: names, other texts, fill columns, then bars."""
+    """The order in which columns get width: names 0, other texts 1, fill columns 2, bars 3."""
     column, _ = pair
     return 3 if column.drawn else 2 if column.fill else 0 if column.cut == "middle" else 1
 
 
 def _line_width(columns: Sequence[tuple[Column[RowT], int]], sentence: int = 200, name: int = 200) -> int:
-    """The width of a table row with all texts whole, but for long names and sentences."""
+    """The width of a table row with all texts whole; `sentence` and `name` limit the width of those."""
 
     def wanted(column: Column[RowT], want: int) -> int:
         most = min(sentence, column.most) if column.fill else column.most
@@ -125,7 +125,7 @@ def _line_width(columns: Sequence[tuple[Column[RowT], int]], sentence: int = 200
 MARGIN = 2  # columns left of the first cell, for the cursor's and the marks' glyphs
 MAX_CACHED_LINES = 400  # lines kept as they were drawn last: what one pages back to is not formatted again
 MAX_MEASURED_ROWS = 1000
-"""New rows of one picture by which columns are measured; of more, those evenly between, and the rest when in view."""
+"""Maximum new rows of one drawing that widen columns at once, evenly chosen; the others do when they become visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class RowPainter(Generic[RowT]):
         }
 
     def _find_differing(self, new_rows: Sequence[RowT]) -> bool:
-        """Find a differing cell in columns that are left out while all are alike; returns whether one was found."""
+        """Look for differing cells in columns left out while all were alike; returns whether a column differs now."""
         before = self._idle_columns
         for number, column in enumerate(self.columns):
             if not column.drop or column.ages or column.drawn or (self._measured and number not in self._alike):

@@ -11,19 +11,19 @@ from typing import Any, Generic
 from screens.columns.column import RowKey, RowT
 
 MANY_ROWS = 2000
-"""Rows from which on values to sort by and texts to search are kept of those that have not changed; of fewer all are
-asked for anew, as some change with time."""
+"""Number of rows from which on sort values and search texts of unchanged rows are cached; with fewer rows all are
+computed again, as some change with time."""
 FEW_CHANGES_PART = 2
-"""Of how many rows one may be new where it is quicker to put each in its place than to sort all of them."""
+"""Divisor of the number of rows: if more rows than the quotient have changed, all rows are sorted again."""
 ROWS_PER_SAMPLED, RECURRING_PART = 16, 0.75
-"""Of how many rows one is in the first of them, in which values to sort by are counted; and the part of these that is
-new at most where only the values are sorted, and rows are put to theirs."""
+"""One of so many rows is sampled for its sort value; if at most this share of the sampled values differ, only the
+distinct values are sorted, and rows are grouped by them."""
 ROWS_SEARCHED_PER_SLICE, ROWS_SORTED_PER_SLICE = 4000, 8000
-"""Rows whose texts are made, and that are sorted ahead, before others get their turn."""
+"""Rows whose search texts are made, and rows that are sorted ahead, before other tasks get their turn."""
 
 
 def _is_moved(sort: Callable[[Any], Any] | None, touched: Iterable[tuple[int, RowKey, RowT | None, RowT]]) -> bool:
-    """Whether any row is new, or has another value to sort by than before."""
+    """Whether any row is new, or has another sort value than before."""
     return sort is not None and any(old is None or sort(old) != sort(row) for *_, old, row in touched)
 
 
@@ -39,7 +39,7 @@ def _sorted_places(values: Sequence[Any], *, descending: bool) -> list[int]:
 
 
 def _sort_in_slices(listing: SortedRows[Any], sort: Callable[[Any], Any], *, descending: bool) -> Iterator[None]:
-    """Sort some rows after the other into runs, then all of these at once, which is quick, as `order_ahead`."""
+    """Sort the rows into `order_ahead`, yielding after each slice; merging the sorted slices at the end is quick."""
     values, order = listing.values_ahead, list[int]()
     while some := listing._all[len(values) : len(values) + ROWS_SORTED_PER_SLICE]:
         values += [sort(listing.rows[key]) for key in some]
@@ -59,12 +59,12 @@ class SortedRows(Generic[RowT]):
         self.rows: Mapping[RowKey, RowT] = {}
         self.behind = False  # whether not all rows that were given are among them yet
         self.changes: list[tuple[RowT | None, RowT | None]] = []
-        """Rows before and after the last update, where they are not the same object; None: there was or is none."""
+        """(old row, new row) of each row changed by the last update; None: the row was or is missing."""
         self.searching = False  # whether texts of rows are missing, which then are not shown
         self._given: Mapping[RowKey, RowT] = self.rows
         self._taken: dict[RowKey, RowT] = {}  # `rows` while they are behind
         self._due: Iterator[tuple[int, RowKey, RowT | None, RowT]] = iter(())
-        """Of the rows given those that are new or others than before: place (-1: not known), and what they were."""
+        """(index or -1 if unknown, key, old row or None, new row) of given rows that are new or changed."""
         self._in_place = True  # whether no row that was there before has gone or moved
         self._text_of: Callable[[RowT], str] = lambda row: text(row).casefold() or " "
         self._sort: Callable[[RowT], Any] | None = None
@@ -150,7 +150,7 @@ class SortedRows(Generic[RowT]):
 
     @property
     def sorting_ahead(self) -> bool:
-        """Whether `expect_sort` has begun what `sort_ahead` has to go on with."""
+        """Whether `expect_sort` has begun an order that `sort_ahead` has yet to complete."""
         return self._ahead is not None and not self.order_ahead
 
     def sort_ahead(self) -> None:
@@ -179,7 +179,7 @@ class SortedRows(Generic[RowT]):
         return bool(self._wanted_words or self._unwanted)
 
     def __len__(self) -> int:
-        """How many rows are shown."""
+        """The number of rows shown."""
         return len(self._found)
 
     @property
@@ -193,7 +193,7 @@ class SortedRows(Generic[RowT]):
         return self._all[self._found[index]]
 
     def index(self, key: RowKey) -> int | None:
-        """The number of that row among those that are shown."""
+        """The index of a row among the shown rows; None if it is not shown."""
         try:
             if not (self._place < len(self._all) and self._all[self._place] == key):
                 self._place = self._all.index(key)
@@ -213,7 +213,7 @@ class SortedRows(Generic[RowT]):
             self.read_texts()
 
     def read_texts(self) -> None:
-        """Begin to make all texts anew, from the first row shown."""
+        """Begin to make the search texts of all rows again, those of the first shown rows first."""
         self._texts = texts = [""] * len(self._all)
         first = self._order[:ROWS_SEARCHED_PER_SLICE]
         self._missing = (place for place in chain(first, range(len(texts))) if not texts[place])

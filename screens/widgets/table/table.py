@@ -65,11 +65,11 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
 
     COLUMNS: ClassVar[Sequence[Column[Any]]] = ()
     SORTED_BY: ClassVar[str] = ""
-    """Column that orders the rows at first; empty: the order in which they are given."""
+    """Title of the column that sorts the rows at first; empty: rows keep the given order."""
     EMPTY: ClassVar[EmptyNotice] = EmptyNotice("Nothing here.")  # what stands in place of the rows when there are none
     NOUN: ClassVar[str] = "row"
     GROUPS: ClassVar[Sequence[tuple[int, str]]] = ()
-    """Headings of rows in their given order: each with the place before which its rows stand, by `place_of`."""
+    """(end, heading) of groups of rows in their given order; a group has the rows whose `place_of` is below its end."""
     LIST: ClassVar[str] = ""  # what the person's settings call this list; empty: it cannot be set
 
     @dataclass
@@ -113,7 +113,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._cursor: RowKey | None = None
         self._cursor_index = 0
         self._cursor_before: RowKey | None = None
-        """Where the cursor was when the last row went: it returns there with the rows, as after a new connection."""
+        """The row of the cursor before the last row was removed: the cursor returns there with the rows."""
         self._link: WatchStatus | None = None
         self._notice: EmptyNotice | None = None
         self._painter: RowPainter[RowT] = RowPainter(self)
@@ -276,7 +276,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
     def _prepare(self, after: float = 0.0, *, sort: bool = False) -> None:
         """Prepare the missing texts for the filter, then the next order, in slices of time.
 
-        `sort`: begin that, if many rows may soon be sorted by the column that `action_sort` takes next.
+        `sort`: begin that order too, if there are many rows and keys are likely.
         """
         if sort and self.listing.is_large and key_expected() and not self.filter_text:
             column = _next_to_sort_by(self._painter, self.sorted_by)
@@ -484,7 +484,7 @@ def _line_of(headings: Sequence[tuple[int, str]], index: int) -> int:
 
 
 def _at_line(headings: Sequence[tuple[int, str]], number: int) -> int | str:
-    """The number of the row in a line of the table, or the heading of a group."""
+    """The index of the row on a line of the table, or the group's heading if the line has one."""
     for many, (at, title) in enumerate(headings):
         if number <= at + many:
             return title if number == at + many else number - many

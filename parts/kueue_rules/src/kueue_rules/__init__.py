@@ -1,8 +1,8 @@
 """Kueue's rules as a pure library: from the state of queues, nodes and workloads to the decisions of a cycle.
 
-A `Snapshot` is what a caller fills in, `admission_cycle` what it calls, and `VirtualCluster` runs cycles until nothing
-changes; `simulate` plays a whole scenario. Amounts are whole numbers, thousandths of a unit in a cycle. What is not
-named here is the library's own.
+Callers fill in a `Snapshot` and call `admission_cycle`; `VirtualCluster` runs cycles until nothing changes, and
+`simulate` runs a whole scenario. Amounts are whole numbers, in a cycle thousandths of a unit. Names that are not listed
+here are internal.
 
 The stub beside this file lists the names; the module of each is imported when it is first used.
 """

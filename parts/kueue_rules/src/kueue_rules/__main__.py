@@ -43,7 +43,7 @@ _JSON_KEYS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 2: the scenario cannot be used."""
+    """Run the command; returns 2 if the scenario is invalid."""
     parser = argparse.ArgumentParser("kueue-rules", description="Kueue's admission as a library.")
     command = parser.add_subparsers(required=True).add_parser(
         "simulate",

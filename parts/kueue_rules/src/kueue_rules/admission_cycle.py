@@ -22,7 +22,7 @@ PLACELESS = "its leader takes a place that its workers lack then, which the API 
 
 
 class CycleVerdict(Enum):
-    """What a cycle decides on the head of a queue."""
+    """The decision of a cycle on the head of a queue."""
 
     ADMIT = "admit"
     PREEMPT = "preempt"  # its targets are evicted; it is tried again once they are gone
@@ -91,13 +91,13 @@ def _new_decisions(heads: Iterable[SnapshotWorkload], snapshot: Snapshot) -> lis
 
 
 def failed_before(head: SnapshotWorkload, snapshot: Snapshot) -> FlavorChoice | None:
-    """The remembered choice by which a workload cannot fit; None once the quota in use has changed."""
+    """The remembered choice of an equal workload that did not fit; None if there is none for the quota used now."""
     known = snapshot.failures.get(_failure_key(head, snapshot) or ()) if snapshot.failures else None
     return None if known is None or known.flavors_left else known
 
 
 def _failure_key(workload: SnapshotWorkload, snapshot: Snapshot) -> tuple[object, ...] | None:
-    """A key that is equal for workloads that fail alike for lack of quota; None if evictions could help."""
+    """A key equal for workloads that fail by quota in the same way; None if evicting others could help."""
     if snapshot.failures is None or PreemptionSearch(snapshot, workload).may_have_targets():
         return None
     used = tuple([tuple(node.used.items()) for node in snapshot.nodes])
@@ -238,7 +238,7 @@ class _Cycle:
             self._snapshot.trees[choice.tree].add_usage(values, choice.pod_set.single, times * pods)
 
     def _hold_back(self, entry: Decision) -> None:
-        """Reserve quota for a waiting workload that could not get it back by reclaiming."""
+        """Reserve quota for a waiting workload whose queue could not reclaim it from all others of the cohort."""
         queue = self._snapshot.queues[entry.workload.cluster_queue]
         if queue.reclaim == "Any":
             return

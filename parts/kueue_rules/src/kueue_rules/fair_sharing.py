@@ -1,4 +1,4 @@
-"""Fair sharing: who is admitted next and who is preempted, by each queue's share of what it borrows."""
+"""Fair sharing: the next workload to admit or preempt, by each queue's share of what it borrows."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from kueue_rules.admission_cycle import Decision
 
 LESS_OR_EQUAL_TO_FINAL = "LessThanOrEqualToFinalShare"
-"""The preemptor may have as large a share as is left to the other."""
+"""Fair-sharing strategy: the preemptor's share is at most the share that its victim's queue has afterwards."""
 LESS_THAN_INITIAL = "LessThanInitialShare"
-"""The preemptor has to have a smaller share than the other had."""
+"""Fair-sharing strategy: the preemptor's share is below the share that its victim's queue had before."""
 DEFAULT_STRATEGIES = (LESS_OR_EQUAL_TO_FINAL, LESS_THAN_INITIAL)
 
 
 def choose_fairest(entries: Sequence[Decision], snapshot: Snapshot) -> Decision:
-    """The head to admit next: at each cohort that of the branch whose share would be smallest with it."""
+    """The head to admit next: at each cohort the branch whose share would be smallest with its head admitted."""
     heads = {each.workload.cluster_queue: each for each in reversed(entries)}
     root = snapshot.queues[entries[0].workload.cluster_queue].root
     ranks: dict[tuple[int, QuotaNode], tuple[object, ...]] = {}
@@ -51,7 +51,7 @@ def unfairest_first(
 ) -> Iterator[QueueNode]:
     """Yield the queue with the largest share that still has candidates, recomputed each time.
 
-    The caller takes one from `left` each time, or adds the queue to `done`.
+    After each queue the caller takes a candidate of it from `left`, or adds the queue to `done`.
     """
     own = {preemptor, *preemptor.ancestors()}
 
@@ -83,7 +83,7 @@ def unfairest_first(
 
 
 def below_common_cohort(queue: QuotaNode, other_node: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
-    """For two queues, the children of their lowest common cohort in whose subtrees they are."""
+    """The two children of the lowest common cohort, one above or equal to each queue."""
     mine, theirs = [queue, *queue.ancestors()], [other_node, *other_node.ancestors()]
     while mine[-1] is theirs[-1]:
         mine.pop()

@@ -1,4 +1,4 @@
-"""Flavor assignment: which flavors a workload gets, whether it fits, and Kueue's message on what is missing."""
+"""Flavor assignment: the flavors of a workload, whether it fits in them, and Kueue's message on what is missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BINARY_UNITS = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
 class Mode(IntEnum):
-    """How well a request fits, worst first; Kueue's `preemptionMode`."""
+    """The degree to which a request fits, worst first; Kueue's `preemptionMode`."""
 
     NO_FIT = 0
     NO_CANDIDATES = 1
@@ -40,7 +40,7 @@ class Mode(IntEnum):
 
 
 class FlavorObstacle(IntEnum):
-    """Why a flavor cannot be used, least severe first; Kueue's reason."""
+    """The reason why a flavor cannot be used, least severe first, as in Kueue."""
 
     TopologyPlacementFailed = 1
     WaitingForQuota = 2
@@ -84,7 +84,7 @@ class PodSetChoice(Struct):
     delayed: bool = False  # its nodes come later, and topology places it then
     short: set[str] = field(default_factory=set)  # the resources that others would have to give up
     tried: dict[str, int] = field(default_factory=dict)
-    """By resource, the last flavor that was looked at, as a number in its group; -1: all were."""
+    """By resource the index in its group of the last flavor tried; -1: all were tried."""
 
 
 class FlavorChoice(Struct):
@@ -112,7 +112,7 @@ class FlavorChoice(Struct):
         return self.by_quota is not Mode.FIT and not placed
 
     def message(self) -> str:
-        """Kueue's message why the workload does not fit."""
+        """Kueue's message on why the workload does not fit."""
         parts = []
         for choice in self.pod_sets:
             if choice.error:
@@ -214,7 +214,7 @@ class FlavorAssigner:
         return choice
 
     def _pod_set_groups(self) -> list[list[int]]:
-        """The numbers of pod sets that get their flavors together."""
+        """The indexes of pod sets, grouped by those that get the same flavors."""
         if len(self._workload.pod_sets) == 1:
             return [[0]]
         found: dict[object, list[int]] = {}
@@ -280,7 +280,7 @@ class FlavorAssigner:
         return replace(pod_set, requests={**pod_set.requests, "pods": 1000 * pod_set.count})
 
     def _choose_tree(self, choice: PodSetChoice) -> None:
-        """Choose the flavor whose topology tree places the pods, or set the error why none can."""
+        """Choose the flavor whose topology tree has room for the pods, or set the error if none has."""
         pod_set, trees = choice.pod_set, self._snapshot.trees
         if not self._wants_topology(pod_set) or not pod_set.count:
             return
@@ -481,7 +481,7 @@ class TriedFlavorMemory:
             tried[workload.key] = tuple(each.tried for each in choice.pod_sets)
 
     def meet_anew(self, heads: Iterable[SnapshotWorkload]) -> bool:
-        """Whether these heads are tried for the first time since something changed."""
+        """Whether these heads are tried for the first time since the last change of the cluster; remembers them."""
         turns = tuple((each.key, self._messages.get(each.key), repr(self.tried_flavors(each))) for each in heads)
         new = turns not in self._seen
         self._seen.add(turns)
@@ -492,10 +492,10 @@ class TriedFlavorMemory:
         self.written(workload.cluster_queue)
 
     def written(self, queue: str) -> None:
-        """Forget the flavors tried in a queue: the status of one of its workloads was written."""
+        """Forget the flavors tried in a queue, as Kueue does when the status of one of its workloads is written."""
         self._tried[queue].clear()
         self.changed()
 
     def changed(self) -> None:
-        """Forget all failures, as something changed by which a workload may fit now."""
+        """Forget all failures after a change of the cluster by which a workload may fit."""
         self._seen.clear()

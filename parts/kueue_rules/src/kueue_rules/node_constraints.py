@@ -1,4 +1,4 @@
-"""What labels have to be, and which taints are tolerated: the demands of pods on nodes, and of queues on namespaces."""
+"""Label selectors, taints and tolerations: requirements of pods on nodes, and of queues on namespaces."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Toleration(Struct, frozen=True):
 
 
 def first_untolerated_taint(taints: Iterable[str], tolerations: Iterable[Toleration], *, lasting: bool = False) -> str:
-    """The first taint that is not tolerated, or empty; `lasting` ignores those of the node's condition."""
+    """The first taint not tolerated, "" if none; `lasting` ignores taints of the node's present condition."""
     known = tuple(tolerations)
     for taint in taints:
         keeps = taint.rpartition(":")[2] in _REPELLING and not (lasting and taint.startswith(_CONDITION_PREFIX))

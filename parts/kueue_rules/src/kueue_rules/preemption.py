@@ -1,6 +1,6 @@
-"""Preemption: which workloads must be evicted so that another fits.
+"""Preemption: the workloads to evict so that another fits.
 
-With fair sharing, victims are taken from whoever is furthest above its quota, as long as the preemptor stays below.
+With fair sharing, victims are taken from the queue with the largest share, as long as the preemptor's stays below it.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class PreemptionSearch:
     def _list_candidates(
         self,
     ) -> tuple[list[_PreemptionCandidate], list[_PreemptionCandidate], list[_PreemptionCandidate]]:
-        """The candidates for eviction in three lists: of the same queue, by hierarchy, and by priority."""
+        """(candidates of the same queue, of queues that hierarchy lets be reclaimed, by priority) for eviction."""
         own = list(self._candidates_in_queue(self._queue, None, hierarchical=False))
         hierarchy: list[_PreemptionCandidate] = []
         priority: list[_PreemptionCandidate] = []
@@ -232,7 +232,7 @@ class PreemptionSearch:
         return removed if fits else []
 
     def _fits_by_fairness(self, removed_targets: list[PreemptionTarget]) -> Iterator[bool]:
-        """Remove candidates one by one, by the first strategy and then the second; yields whether the workload fits."""
+        """Remove candidates one by one, by the first strategy, then the second; yields whether it fits now."""
         strategies = self._snapshot.fair_sharing
         left = self._fair_candidates()
         retry: dict[str, list[SnapshotWorkload]] = defaultdict(list)
@@ -266,7 +266,7 @@ class PreemptionSearch:
             return self._fits_now(may_borrow=True)
 
     def _fair_candidates(self) -> dict[str, list[SnapshotWorkload]]:
-        """The candidates of the own queue, and of those that borrow, by queue, first to be evicted in front."""
+        """By queue the candidates of the own queue and of borrowing queues, first to be evicted first."""
         found = {}
         for queue in self._snapshot.queues.values():
             own = queue is self._queue

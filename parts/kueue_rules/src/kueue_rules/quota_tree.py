@@ -1,7 +1,7 @@
 """The quota tree of ClusterQueues and cohorts: what each node may use, borrow and lend, and its usage.
 
-A queue keeps for itself what its lending limit does not lend; the rest lies in its cohort, where everybody takes what
-nobody uses, up to their borrowing limit. Cohorts may have cohorts above them and quota of their own.
+A queue keeps the quota above its lending limit for itself; the rest is lent to its cohort, where others use free quota
+up to their borrowing limits. Cohorts may have parent cohorts and quota of their own.
 """
 
 from __future__ import annotations

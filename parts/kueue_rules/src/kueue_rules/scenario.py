@@ -74,7 +74,7 @@ class Scenario(Struct, frozen=True):
 
 
 class _Key(NamedTuple):
-    """How the value of a scenario's key is parsed; the parser raises ValueError for an invalid one."""
+    """A key of the scenario and the parser of its value, which raises ValueError for an invalid one."""
 
     field: str
     allowed: str
@@ -230,7 +230,7 @@ def read_scenario(text: str) -> Scenario:
 
 
 def _compose_nodes(text: str) -> yaml.Node | None:
-    """The nodes of a YAML text without references, which can expand to gigabytes, and without deep nesting."""
+    """The root node of a YAML text; aliases, which can expand to gigabytes, and deep nesting are refused."""
     import yaml  # 40 ms, for those who read some
 
     class PlainLoader(yaml.SafeLoader):

@@ -38,7 +38,7 @@ TIME_SLICES = 48  # of the time, for the picture
 
 
 class QueueResult(Struct, frozen=True):
-    """The results of one queue's jobs. A wait is all the time that a job is in the queue, preempted or not."""
+    """The results of one queue's jobs. The wait of a job is all its time in the queue, also after preemptions."""
 
     queue: str
     quota: int  # GPUs, of all flavors together

@@ -1,7 +1,7 @@
 """The state an admission cycle works on: workloads, queues, flavors, nodes, and a snapshot that allows trials.
 
-An admission check, by which others have to agree once a workload has its quota, is for all workloads of a ClusterQueue,
-or for those that get one of the flavors it names. Ports Kueue 0.18 and 0.19, with the words of 0.17.
+An admission check is a further approval needed after the quota, for all workloads of a ClusterQueue or for those that
+get one of its flavors. Ports Kueue 0.18 and 0.19, with the messages of 0.17.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Amounts = dict[str, int]  # by name of the resource
 Key = tuple[str, str]  # namespace and name
 Place = tuple[tuple[str, ...], int]  # the values of each level, and the pods there
 TriedFlavors = tuple[Mapping[str, int], ...]
-"""By pod set and resource, the number of the flavor after which a next try begins; empty: with the first."""
+"""By pod set and resource the index of the last flavor tried, after which the next try begins; empty: at the first."""
 
 UNLIMITED_PODS = 1_000_000  # pods of a node: the kubelet's own limit is never what a GPU job lacks
 
 BACK_OF_QUEUE = frozenset({"PodsReadyTimeout", "AdmissionCheck"})
-"""Reasons of an eviction after which a workload queues from that moment on; after others it keeps its place."""
+"""Eviction reasons after which a workload queues by the time of the eviction; after others it keeps its place."""
 
 
 class KueueRelease(NamedTuple):
@@ -40,10 +40,10 @@ class KueueRelease(NamedTuple):
 
     minor: int = 18  # of 0.18
     observability: bool = False
-    """The gate UnadmittedWorkloadsObservability, off in 0.19 and on from 0.20: why a workload waits is its reason."""
+    """Feature gate UnadmittedWorkloadsObservability, on from 0.20: the condition's reason is why a workload waits."""
     off: frozenset[str] = frozenset()
-    """Of the gates PartialAdmission, TASRecomputeAssignmentWithinSchedulingCycle and TASFailedNodeReplacementFailFast,
-    those that somebody switched off."""
+    """The disabled ones of the feature gates PartialAdmission, TASRecomputeAssignmentWithinSchedulingCycle and
+    TASFailedNodeReplacementFailFast."""
 
 
 def queue_order_key(priority: int, queued: float, uid: str) -> tuple[int, float, str]:
@@ -60,7 +60,7 @@ class TopologyRequest(Struct, frozen=True):
     slice_level: str = ""
     slice_size: int = 1  # 0: none was given
     inner_layers: tuple[tuple[str, int], ...] = ()
-    """Slices within the slices: a level, and how many pods stay together there; wider ones first."""
+    """(level, pods that stay together in a domain of it) of slices within slices, wider levels first."""
     group: str = ""  # of two pod sets that are placed together: the smaller one is the leader
 
     @property
@@ -84,7 +84,7 @@ class SnapshotPodSet(Struct, eq=False):
     topology: TopologyRequest = field(default_factory=TopologyRequest)
     selector: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[tuple[Requirement, ...], ...] | None = None
-    """Terms of the required node affinity, of which one has to hold; None: there is none."""
+    """Terms of the required node affinity, one of which has to match; None: no node affinity."""
     has_affinity: bool = False  # of any kind
     tolerations: tuple[Toleration, ...] = ()
     flavors: Mapping[str, str] = field(default_factory=dict)  # resource -> flavor, once it holds quota
@@ -189,7 +189,7 @@ class SnapshotNode(Struct, frozen=True):
 
 
 class ResourceGroup(Struct, frozen=True):
-    """Resources of a ClusterQueue that are always in one flavor, and the flavors in the order of trying."""
+    """Resources of a ClusterQueue that share one flavor, and their flavors in the order of trying."""
 
     resources: tuple[str, ...]
     flavors: tuple[str, ...]
@@ -210,9 +210,9 @@ class QueueNode(QuotaNode, eq=False):
     )
     namespaces: tuple[Requirement, ...] | None = ()  # None: of no namespace
     checks: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Admission checks, and the flavors that each is for; none named: all."""
+    """Admission checks, each with the flavors it is needed for; no flavors: for all."""
     provisioned: frozenset[str] = frozenset()
-    """Flavors whose nodes come after the quota, through a check: they are chosen once all checks are ready."""
+    """Flavors whose nodes a provisioning check creates: topology is assigned only once all checks are ready."""
     workloads: dict[Key, SnapshotWorkload] = field(default_factory=dict)
 
     def accepts_namespace(self, labels: Mapping[str, str]) -> bool:
@@ -256,7 +256,7 @@ class Snapshot:
         build_cohort_trees(cohorts, ((queue, queue.cohort) for queue in self.queues.values()))
         self.nodes = list(dict.fromkeys(node for each in self.queues.values() for node in (each, *each.ancestors())))
         self.failures: dict[tuple[object, ...], FlavorChoice] | None = None
-        """What fits by no quota, by workload shape and usage, if cycles are repeated; None: it is not remembered."""
+        """Choices that fit by no quota, by workload shape and usage, for repeated cycles; None: not remembered."""
         for workload in holders:
             self.add_workload(workload)
 
@@ -280,7 +280,7 @@ class Snapshot:
 
     @contextmanager
     def one_cycle(self) -> Iterator[None]:
-        """During this block the usage of nodes in several flavors is summed up only once, as in a cycle of Kueue."""
+        """During this block flavors that share nodes see each other's usage as before it, as in a cycle of Kueue."""
         for tree in self._sharing:
             tree.before = {}
         yield
@@ -326,7 +326,7 @@ class AdmissionCheck(Struct, frozen=True):
 
 
 def required_checks(queue: QueueNode, flavors: Collection[str] | None) -> frozenset[str]:
-    """The checks that a workload with these flavors needs; None: those needed whatever the flavors."""
+    """The admission checks for a workload with these flavors; None: only those needed with any flavor."""
     every = {name for group in queue.groups for name in group.flavors}
     if flavors is None:
         return frozenset(name for name, on in queue.checks.items() if (on or every) >= every)

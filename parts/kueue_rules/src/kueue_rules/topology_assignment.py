@@ -45,9 +45,9 @@ class TopologyTree:
     """The nodes of one flavor as a tree by the levels of its Topology."""
 
     weighs_leaders = False
-    """Whether the leader of a group goes where it leaves room enough for the others, as from Kueue 0.19 on."""
+    """Whether a group's leader is placed where enough room for the workers remains, as from Kueue 0.19 on."""
     before: dict[tuple[str, ...], Amounts] | None = None
-    """In a cycle: what all flavors used on the leaves that this one has used since."""
+    """During a cycle: the usage by all flavors before it, of each leaf that this flavor has used since; else None."""
 
     def __init__(
         self,
@@ -57,12 +57,12 @@ class TopologyTree:
         nodes: Iterable[SnapshotNode],
         other_usage: Mapping[str, Amounts],
     ) -> None:
-        """`other_usage`: by node name, the usage of pods that are not scheduled by topology."""
+        """`other_usage`: by node name, the usage of pods that topology-aware scheduling did not place."""
         self.name, self.flavor, self.levels = name, flavor, list(levels)
         self.of_nodes = self.levels[-1] == HOSTNAME
         self.by_level: list[dict[tuple[str, ...], SnapshotDomain]] = [{} for _ in self.levels]
         self.leaf_of: dict[tuple[str, ...], SnapshotDomain] = {}
-        """By what an assignment calls it."""
+        """The leaves by their level values as an assignment names them."""
         for node in nodes:
             if all(node.labels.get(key) == value for key, value in flavor.labels.items()):
                 self._add_node(node, other_usage.get(node.name, {}))
@@ -141,7 +141,7 @@ class _ResolvedRequest(Struct):
 
 
 class _ExclusionCounts(Struct):
-    """How many nodes were left out for each reason."""
+    """The number of nodes left out, in total and for each reason."""
 
     total: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
@@ -167,7 +167,7 @@ _TakenPlaces = dict[tuple[str, ...], Amounts]
 def assign_together(
     requests: Iterable[WantedPlaces], *, empty: bool = False, failed: Sequence[str] = ()
 ) -> tuple[list[list[Place]], str]:
-    """Places for each pod set of a workload, none of which overlap, and why the next pod set has none.
+    """The domains of each pod set of a workload, without overlap, and the reason why the next pod set has none.
 
     Pod sets of one group are placed together. `failed`: failed nodes, the first of which is replaced.
     """
@@ -531,7 +531,7 @@ def spread(
 def _leader_first(
     domains: list[SnapshotDomain], request: _ResolvedRequest, needed: int, *, by_slices: bool
 ) -> list[SnapshotDomain]:
-    """The domains, first the one in which the leader leaves room enough for all pods."""
+    """The domains with the one first in which the leader leaves enough room for all pods."""
     spare = sum(_room_of(each, by_slices) for each in domains) - needed
     for each in domains if request.weighed else ():
         if each.leader and _room_of(each, by_slices) - _room_of(each, by_slices, 1) <= spare:
@@ -568,7 +568,7 @@ def _place_in_order(
 
 
 def _room_of(domain: SnapshotDomain, by_slices: bool = True, leaders: int = 0) -> int:
-    """How many slices or pods fit in a domain, beside the leader if that is not placed yet."""
+    """The number of slices or pods that fit in a domain, beside the leader if `leaders` are still to be placed."""
     if leaders:
         return domain.slices_beside if by_slices else domain.state_beside
     return domain.slices if by_slices else domain.state

@@ -19,7 +19,7 @@ MAX_PREEMPTION_ROUNDS = 20  # of preemptions after one event: in Kueue too workl
 
 
 class Move(NamedTuple):
-    """One move of a simulated workload: its start, or its preemption and by whom."""
+    """One event of a simulated workload: its start, or its preemption by another workload."""
 
     workload: SnapshotWorkload
     preempted_by: SnapshotWorkload | None = None
@@ -31,9 +31,9 @@ _WorkloadsByShape = dict[str, list[SnapshotWorkload]]  # by shape, each in the o
 class VirtualCluster:
     """A simulated cluster: running workloads, and those waiting in queues, with Kueue's admission cycles.
 
-    A workload that was tried in vain is parked until something in its tree of cohorts ends; the head of a StrictFIFO
-    queue and one that waits for its victims are tried in each cycle. Preempted workloads return their quota when
-    nothing else is left to try, since pods take their time to end.
+    A workload that did not fit is parked until a workload in its cohort tree ends; the head of a StrictFIFO queue and
+    one waiting for its victims are tried in each cycle. Preempted workloads return their quota when nothing else is
+    left to try, since pods take time to end.
     """
 
     def __init__(self, snapshot: Snapshot, strict_queues: Iterable[str]) -> None:
@@ -42,10 +42,10 @@ class VirtualCluster:
         self._active: dict[str, _WorkloadsByShape] = {name: {} for name in snapshot.queues}
         self._parked: dict[str, _WorkloadsByShape] = {name: {} for name in snapshot.queues}
         self._hopeless: dict[str, set[str]] = {name: set() for name in snapshot.queues}
-        """By queue, shapes of which one was tried in vain."""
+        """By queue the shapes of workloads of which one did not fit."""
         self._freed: set[QuotaNode] = set()  # trees in which something ended
         self._first: dict[str, SnapshotWorkload] = {}
-        """By queue, the one that waits for its victims: the head until it starts."""
+        """By queue the workload that waits for its victims: it is the head until it starts."""
         self._leaving: list[SnapshotWorkload] = []
         self._refused: list[SnapshotWorkload] = []  # by the API server in the last cycle: the next of its queue comes
         self._turns = TriedFlavorMemory()
@@ -191,7 +191,7 @@ class VirtualCluster:
         return False
 
     def _set_aside(self, workload: SnapshotWorkload, *, alike: bool) -> bool:
-        """Park a workload, and equal ones, until another ends; returns whether it was tried until now."""
+        """Park a workload, and with `alike` all of its shape, until another ends; returns whether it was active."""
         name, shape = workload.cluster_queue, workload.shape()
         if name in self._strict:
             return False

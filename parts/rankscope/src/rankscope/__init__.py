@@ -1,4 +1,4 @@
-"""Answers of ranks that hang or are slow in, a verdict out: NCCL RAS, flight recorders, stacks, times of collectives.
+"""Verdicts on hanging and slow ranks, from NCCL RAS, flight recorders, stacks and times of collectives.
 
 The stub beside this file lists the names; the module of each is imported when it is first used.
 """

@@ -30,7 +30,7 @@ SCRIPTS = {"hang": probe.__file__, "slow": poll_ras.__file__}
 
 @dataclass(frozen=True)
 class PodFile:
-    """A pod of which only the file with its answer is known; its number is the file's position."""
+    """A pod known only by the file with its answer; its number is the file's position."""
 
     number: int
     name: str

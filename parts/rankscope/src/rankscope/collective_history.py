@@ -1,4 +1,4 @@
-"""Which ranks of a group called another collective than the others, by all that their flight recorders hold (pure).
+"""Ranks of a group that called another collective than the others, by all that their flight recorders hold (pure).
 
 Ranks that disagree may go on for many collectives before they hang: over sockets NCCL takes the rest of one tensor for
 the next one.

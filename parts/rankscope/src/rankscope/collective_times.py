@@ -1,14 +1,14 @@
-"""Which rank the others wait for on the GPU, by how long each rank was in the same collectives (pure).
+"""The rank that the others wait for on the GPU, by how long each rank was in the same collectives (pure).
 
-Who comes to a collective last is in it for the shortest time: the others wait there for it. PyTorch's flight recorder
-tells these times (TORCH_NCCL_ENABLE_TIMING), also of a GPU that computes slowly while its host launches in time. A rank
-that waits for another in one of its groups is late in the others only because of that one. And what is late together,
-and complete by its smaller groups, is a stage of a pipeline.
+The last rank to enter a collective is in it for the shortest time, as the others wait there for it. PyTorch's flight
+recorder has these times (TORCH_NCCL_ENABLE_TIMING), also of a GPU that computes slowly while its host launches in time.
+A rank that waits for another in one of its groups is late in its other groups only because of that. Ranks that are late
+together and make up whole smaller groups are a pipeline stage.
 
-Waits of a step add up only where the program itself calls the collectives, one after the other. Where they overlap the
-computation (the buckets of DDP, FSDP), a rank that was late once makes the others wait in each collective that follows:
-what it costs is the longest of these waits. Waits that the others cause as well are no cost of a rank's: of each step
-the usual rank's are taken off, and so are those of single steps, in which one saves or evaluates.
+The waits of a step add up only where the program itself calls the collectives, one after the other. Where collectives
+overlap the computation (the buckets of DDP, FSDP), a rank that was late once makes the others wait in each following
+collective: its cost is the longest of these waits. Waits that other ranks cause too are no cost of this rank: the waits
+of the median rank are subtracted from each step, and outlier steps, in which a rank saves or evaluates, are capped.
 """
 
 from __future__ import annotations
@@ -35,27 +35,26 @@ MIN_SHARE = 0.05  # of a step: GPUs of a fleet differ by 1 to 3 %, and that is n
 MIN_LOWER_BOUND = 0.025  # the least with 95 % confidence: less is told of healthy ranks, too
 ABOVE_OTHERS = 3  # times as late as the usual rank
 MEAN_BLOCKS, STUDENT_T = 8, 2.365
-"""Collectives are cut into that many blocks, whose means scatter; and Student's factor of 95 % for them."""
+"""Number of blocks of collectives whose means give the scatter, and Student's t for 95 % with that many blocks."""
 MAX_COLLECTIVES_PER_STEP, MIN_STEPS = 250, 8
-"""Collectives of a step at most, and steps at least."""
+"""Maximum collectives in a step, and minimum number of steps."""
 MIN_VARIATION, MIN_CORRELATION = 0.2, 0.4
-"""Standard deviation of the logarithms of intervals below which each collective is a step of its own, and the
-autocorrelation of these logarithms above which they repeat themselves. (Of 24 recorded runs of DDP and FSDP2 the least
-autocorrelation was 0.6.)"""
+"""Standard deviation of the logarithms of intervals below which each collective is a step of its own, and their minimum
+autocorrelation at which they repeat. (The least of 24 recorded runs of DDP and FSDP2 was 0.6.)"""
 BATCHES_OF_STEP = 1.5  # times as long as what repeats itself in a group is the step at least, if that is its batches
 SINGLE_STEP_SHARE = 0.15  # of all steps: what is longer in so few of them is no lasting cost
 OWN_WAIT_SHARE = 0.5  # of its lateness: who waits as much for another in another group is not the cause
 MIN_ROUND_TRIP_SECONDS, SLOW_TRIP_FACTOR = 0.00015, 3
-"""Seconds, and times the usual, by which the round trips of a slow link are longer. (The least of 11 recorded ones were
-0.26 ms and 4.1 times; the most of 62 runs without a slow link 0.04 ms and 2.2 times.)"""
+"""Minimum excess in seconds, and as a multiple of the usual, of a slow link's round trips. (The least of 11 slow links
+were 0.26 ms and 4.1 times; the most of 62 runs without one 0.04 ms and 2.2 times.)"""
 WAIT_ERROR, PACE_ERROR = 0.03, 0.06
-"""Shares of a step by which what a rank costs may be less than the others wait for it, and by which it may differ from
-what their hosts lose. (Chosen on one half of 475 trials on H200, hosts of healthy runs lose 0.02 to 0.12.)"""
+"""Shares of a step: how far the cost of a rank may be below the wait of the others, and how far from the time that
+their hosts lose. (Chosen on one half of 475 trials on H200; hosts of healthy runs lose 0.02 to 0.12.)"""
 MIN_COLLECTIVE_SHARE = 0.05  # of the time in collectives beside all waiting, without which a link is harmless
 
 
 class RankTimes(msgspec.Struct):
-    """The collectives of one rank by group: number, launch time and duration in microseconds."""
+    """The collectives of one rank by group: (number, launch time, duration), times in microseconds."""
 
     rank: RankNumber
     why: Text = ""  # why there are none
@@ -63,15 +62,15 @@ class RankTimes(msgspec.Struct):
     times: dict[str, list[tuple[Signed, Signed, Signed]]] = {}
     since: Signed | None = None
     queued: dict[str, list[Signed]] = {}
-    """For how long the oldest collective that was not over had been launched, at several moments."""
+    """By group, at several moments, how long ago the oldest unfinished collective was launched, in microseconds."""
     direct: list[Text] = []
-    """Groups whose collectives the program calls itself, so that the computation waits for each of them."""
+    """Groups whose collectives the program calls itself, so that its computation waits for each collective."""
     cut: list[Text] = []
-    """Groups of which only the last collectives are told, so that these tell of less time than others."""
+    """Groups of which only the last collectives are recorded, which cover less time than those of other groups."""
     sends: list[Text] = []
     """Groups in which ranks send to each other, as stages of a pipeline do."""
     gathers: list[Text] = []
-    """Of the other groups those that gather parameters, for which the computation has to wait."""
+    """Groups, not in `direct`, whose collectives gather parameters, which the computation has to wait for."""
 
 
 class RdmaDevice(msgspec.Struct):
@@ -83,7 +82,7 @@ class RdmaDevice(msgspec.Struct):
 class PodTimes(msgspec.Struct):
     ranks: Annotated[list[RankTimes], msgspec.Meta(max_length=MAX_PROCESSES)]
     links: list[tuple[Text, Signed, Signed]] = []
-    """Peer, and the round trip: smoothed, and the least."""
+    """(peer, smoothed round trip, least round trip) of each connection of the pod, in microseconds."""
     rdma: list[RdmaDevice] = []
     no_links: Text = ""
     clock: Text = ""  # names the machine whose clock launches are timed by
@@ -91,7 +90,7 @@ class PodTimes(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class LateOnGpu:
-    """A rank for which the others wait in collectives, and the share of the time that they wait."""
+    """A rank for which the others wait in collectives, with the share of the time for which they wait."""
 
     rank: int
     share: float
@@ -117,7 +116,7 @@ class SlowLink:
 
 @dataclass(frozen=True, slots=True)
 class TimesReport:
-    """What the times of all ranks' collectives show: late ranks, and a slow link."""
+    """The result of comparing all ranks' collective times: late ranks, and a slow link."""
 
     late: tuple[LateOnGpu, ...] = ()
     link: SlowLink | None = None
@@ -129,7 +128,7 @@ class TimesReport:
 
 
 def read_times(answers: Mapping[int, bytes | str], addresses: Mapping[str, int]) -> TimesReport:
-    """The report on the collectives' times in these answers; unreadable answers are left out and counted in it."""
+    """The report on the collective times in these answers of pods; it counts unreadable answers."""
     pods: dict[int, PodTimes] = {}
     why = ""
     for number, answer in answers.items():
@@ -229,7 +228,7 @@ def _estimate_cost(late: LateOnGpu, lost: float, *, gathers: bool) -> LateOnGpu:
 
 @dataclass(frozen=True, slots=True)
 class _GroupLateness:
-    """By rank of a group, the share of the time for which the others wait for it; negative if it waits."""
+    """Of each rank of a group the share of the time for which the others wait for it; negative if it waits for them."""
 
     shares: dict[int, float]
     lows: dict[int, float]
@@ -345,7 +344,7 @@ def find_step(launched: Mapping[int, int], numbers: Sequence[int]) -> int | None
 
 
 def _cost_beyond_others(costs: Mapping[int, Sequence[float]]) -> dict[int, list[float]]:
-    """By rank the time that each step costs beyond the median of the other ranks."""
+    """By rank the cost of each step beyond the median cost of the other ranks."""
     ordered = [sorted(several) for several in zip(*costs.values(), strict=True)]
     return {
         rank: [cost - median_of_others(every, cost) for cost, every in zip(own, ordered, strict=True)]

@@ -1,9 +1,9 @@
-"""What a slow rank does while the others wait: by where py-spy found it, beside a rank that is not slow (pure).
+"""The cause of a slow rank, by comparing py-spy samples of it with those of a rank that is not slow (pure).
 
-Every rank spends some time in its data loader, and at each line of the program. Only what a slow one spends there
-beyond another rank explains that the others wait for it. That a host launches late is not enough to name it: hosts of
-healthy jobs differ by a tenth of a step now and then (FSDP2 on two H200). It is named where it is at a line of the
-program at which the other one hardly ever is.
+Every rank spends some time in its data loader and at each line of the program. Only the time that a slow rank spends
+there beyond another rank explains the others' wait. A late launch by the host alone does not name a cause: hosts of
+healthy jobs differ by a tenth of a step now and then (FSDP2 on two H200). A program line is named if the other rank is
+hardly ever at it.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ MAX_SUSPECTS = 4  # slow ranks at which py-spy looks
 KNOWN_CAUSES = frozenset({"GPU", "network"})
 MIN_SAMPLES = 40
 CAUSE_SECONDS, MAX_SECONDS = 0.75, 15.0
-"""Seconds at the cause of a wait, of 20 samples each, that make it certain by SURE_SIGMAS_OF_LINES; and the most."""
+"""Seconds at a cause, with 20 samples each, that make it certain by SURE_SIGMAS_OF_LINES; maximum seconds to sample."""
 MAX_STACKS = 40_000  # different ones of a pod: 8 ranks have 16,000 in 20 s at 100 samples a second
 MIN_EXPLAINED = 0.5  # of the share that the others wait: what takes less is not the cause
 MAX_SHARE_OF_OTHERS = 1 / 3  # of the time of the slow rank at a line: how long another one is there at most
 SURE_SIGMAS, SURE_SIGMAS_OF_LINES = 2.0, 3.0
-"""Standard deviations by which the shares of both differ, and where any of many lines may be the one."""
+"""Standard deviations by which two shares of samples must differ; the second if any of many lines may be the cause."""
 GARBAGE_COLLECTION = re.compile(r"(?:^|_)gc(?:_|$)|garbage|^collect$")
 RANK_DUTIES = re.compile(
     r"log(?:g|s\b|_)|wandb|tensorboard|mlflow|tqdm|print|report|save|checkpoint|eval|valid|summary", re.IGNORECASE
 )
-"""Calls that the first rank alone makes in healthy jobs."""
+"""Names of calls that only the first rank makes in healthy jobs, such as logging and saving."""
 _FRAME = re.compile(r"(\S.{0,300}?) \(([^()]{1,500}?)(?::(\d{1,9}))?\)")
 
 
 class RankSamples(msgspec.Struct):
-    """The samples of one rank's main thread: by call stack, how often it was seen."""
+    """The py-spy samples of one rank's main thread: (count, call stack)."""
 
     rank: RankNumber
     why: Text = ""  # why there is none
@@ -57,7 +57,7 @@ class _PodSamples(msgspec.Struct):
 
 
 def parse_samples(output: bytes) -> list[RankSamples]:
-    """Parse a pod's py-spy samples; UnreadableAnswer."""
+    """Parse a pod's py-spy samples. Raises UnreadableAnswer."""
     ranks = decode_answer(output, _PodSamples, "What py-spy told in the pod").ranks
     if (stacks := sum(len(each.stacks) for each in ranks)) > MAX_STACKS:
         raise UnreadableAnswer(f"py-spy reports {stacks:,} stacks in the pod; at most {MAX_STACKS:,} are read.")
@@ -65,7 +65,7 @@ def parse_samples(output: bytes) -> list[RankSamples]:
 
 
 def read_samples(answers: Mapping[int, bytes | str]) -> tuple[list[RankSamples], str]:
-    """The samples of all ranks, and a sentence why some pod gave none."""
+    """(samples of all ranks, a sentence why a pod gave none; empty if each did)."""
     found: list[RankSamples] = []
     why = ""
     for answer in answers.values():
@@ -79,9 +79,9 @@ def read_samples(answers: Mapping[int, bytes | str]) -> tuple[list[RankSamples],
 
 
 def seconds_to_sample(report: SlowReport, asked: float) -> float:
-    """The seconds for which py-spy samples, enough for the slow rank that costs least.
+    """The seconds for which py-spy samples, enough for the slow rank with the smallest cost.
 
-    Half as long as NCCL was asked, longer where a rank costs little, and at most MAX_SECONDS.
+    Half of `asked`, the seconds for which NCCL was polled; longer if a rank costs little, then at most MAX_SECONDS.
     """
     shares = [each.share for each in (*report.slow, *report.suspects) if each.share > 0]
     return min(max(asked / 2, MAX_SECONDS), max(asked / 2, CAUSE_SECONDS / max(min(shares, default=1.0), MIN_SHARE)))
@@ -108,7 +108,7 @@ def choose_sampled(report: SlowReport, all_ranks: Sequence[PodRank]) -> list[int
 
 @dataclass(frozen=True, slots=True)
 class _StackSampleCounts:
-    """How many of py-spy's samples of a rank were in its data loader, and how many at each line of its program."""
+    """The numbers of a rank's py-spy samples in its data loader and at each line of its program."""
 
     every: int
     loading: Counter[str]

@@ -1,7 +1,7 @@
-"""Answers of pods become objects within bytes, items, depth and range.
+"""Decodes answers of pods into objects, with limits on bytes, items, depth and numbers.
 
-JSON is decoded into schemas whose numbers are finite and in their range, and only if its objects would take little
-memory. What is computed from it costs time that grows with the bytes.
+JSON is decoded into schemas whose numbers are finite and bounded, and only if its objects would take little memory, so
+that the time of later computations is bounded by the size of the answer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The verdict on a hang by flight recorders: whom the others wait for, and in which operation, by all ranks' dumps.
+"""The verdict on a hang from all ranks' flight-recorder dumps: the awaited ranks, and the operation (pure).
 
-Each rank numbers the collectives of each of its process groups, so that numbers are compared within a group only. A
-rank waits at its first operation that has not ended: for the members of the group that have not entered that one, or
-for the peer of a receive. Whom others wait for and who waits for nobody is the culprit, whatever groups lie between
-(pure).
+Each rank numbers the collectives of each process group, so numbers are compared within a group only. A rank waits at
+its first unfinished operation: for the members of the group that have not entered it, or for the peer of a receive. A
+rank that others wait for and that waits for nobody is the culprit, even through several groups.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ DESYNC_ADVICE: dict[Desync, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the dumps show: the ranks that the others wait for, and in which operation."""
+    """The verdict of the dumps: the ranks that the others wait for, and in which operation."""
 
     kind: Desync
     ranks: tuple[int, ...]
@@ -138,7 +137,7 @@ class _WaitGraph:
     """The graph of ranks that wait for other ranks, by their flight-recorder dumps."""
 
     def __init__(self, dumps: Iterable[RankDump], trusted: Collection[int] = ()) -> None:
-        """`trusted` are ranks without a dump, taken to be where they should be."""
+        """`trusted`: ranks without a dump that are assumed to have entered all collectives."""
         self.known = {dump.rank: dump for dump in dumps if not dump.why}
         self.trusted = frozenset(trusted)
         self.descs: dict[ProcessGroup, str] = {}
@@ -201,7 +200,7 @@ class _WaitGraph:
         return group.ranks[number] if 0 <= number < len(group.ranks) else None
 
     def count_through(self, name: str, seq: int, apart: Collection[ProcessGroup]) -> int:
-        """How many ranks have completed a collective in groups of that name; those `apart` do not count."""
+        """The number of ranks that have entered collective `seq` in groups of that name, without the groups `apart`."""
         return sum(
             last >= seq
             for group, entered in self.entered.items()
@@ -229,7 +228,7 @@ def judge_dumps(
 ) -> Finding | None:
     """The verdict of a job's dumps; None if no rank waits in a collective, or stacks explain more.
 
-    By their stacks, ranks have no process any more (`gone_ranks`), wait for others (`waiting_ranks`) or work.
+    By their stacks, `gone_ranks` have no process any more, `waiting_ranks` wait for others, `working` ranks compute.
     """
     dumps = list(dumps)
     waits = _WaitGraph(dumps)
@@ -294,7 +293,7 @@ def _find_mismatch(graph: _WaitGraph, *, blocked: bool) -> Finding | None:
 
 
 def _find_awaited(graph: _WaitGraph, gone_ranks: frozenset[int]) -> Finding | None:
-    """The finding of ranks that others wait for and that wait in no operation; of several those without a process."""
+    """The finding of ranks that others wait for and that wait in no operation; ranks without a process come first."""
     awaited = frozenset[int]().union(*graph.of.values())
     found = awaited - graph.blocked.keys()
     found = found & gone_ranks or found
@@ -326,7 +325,7 @@ def _find_awaited(graph: _WaitGraph, gone_ranks: frozenset[int]) -> Finding | No
 
 
 _GroupCollective = tuple[str, str, int]
-"""A collective by the name of its group, its kind and its number."""
+"""A collective as (group name, kind, number)."""
 
 
 def _find_skipped_collective(graph: _WaitGraph) -> Finding | None:
@@ -385,7 +384,7 @@ def _find_wait_cycle(graph: _WaitGraph) -> Finding | None:
 
 
 def _network_finding(graph: _WaitGraph) -> Finding:
-    """The finding of an operation that all have entered and that does not end, the lowest in number if several."""
+    """The finding of the lowest-numbered operation that all ranks have entered and that does not end."""
     group, at = min(graph.blocked.values(), key=lambda each: (each[1].p2p, each[1].seq))
     ranks = tuple(sorted(rank for rank, each in graph.blocked.items() if each[0] == group))
     entered = "have all entered" if len(ranks) > 1 else "has entered"
@@ -394,7 +393,7 @@ def _network_finding(graph: _WaitGraph) -> Finding:
 
 
 def describe_dumps(dumps: Iterable[RankDump]) -> str:
-    """How many ranks gave a dump, and why others gave none."""
+    """A text on how many ranks gave a dump, and why others gave none."""
     every = list(dumps)
     reasons: Mapping[str, list[int]] = defaultdict(list)
     for each in every:

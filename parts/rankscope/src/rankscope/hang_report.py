@@ -1,10 +1,10 @@
-"""The report on a hanging job: groups processes by where they are, and says which group the others wait for (pure).
+"""The report on a hanging job: groups processes by stack location, and names the group that the others wait for (pure).
 
-Stacks say it where the waiting call is Python's. Two usual ones are not: `loss.item()` waits for the GPU, and backward
-of DDP for the other ranks, inside compiled code, so that such a rank seems to compute. That many are at the very same
-line gives them away; NCCL RAS, which counts collectives, then knows whom they wait for, else all who are elsewhere.
-Where nothing tells processes apart, as with NCCL tests, a rank that RAS finds behind at the same operation twice is the
-one: ranks of a job that runs differ for moments only.
+Stacks suffice where the waiting call is a Python call. `loss.item()`, which waits for the GPU, and the backward pass of
+DDP, which waits for other ranks, wait in compiled code, so that the rank seems to compute; they are recognized by many
+ranks being at the very same line. NCCL RAS, which counts collectives, then tells which ranks are awaited; without RAS
+all ranks elsewhere are. If stacks do not differ, as in NCCL tests, a rank that RAS finds behind at the same operation
+twice is awaited: ranks of a running job differ for moments only.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _place_of_majority(group_ranks: Groups, total: int) -> Place | None:
 
 
 def _is_outlier(stack_place: Place, members: Sequence[TracedProcess], total: int) -> bool:
-    """Whether a group differs from the rest: it waits for something of its own, has ended, or alone computes."""
+    """Whether a group differs from the rest: it alone computes, waits for something other than ranks, or has ended."""
     if stack_place[0] is Activity.UNKNOWN:
         return all(each.pid is None or each.state in HALTED_STATES for each in members)
     return stack_place[0] is not Activity.COMPUTE or _is_small_group(members, total)
@@ -169,7 +169,7 @@ class MpiLauncher:
 
 @dataclass(frozen=True, slots=True)
 class PodTrace:
-    """What a hang report knows of one pod, such as its node and the errors in it."""
+    """The facts on one pod in a hang report, such as its node and errors."""
 
     pod_rank: int
     pod: str
@@ -244,7 +244,7 @@ class HangGroup:
 
 @dataclass(frozen=True)
 class HangReport:
-    """What an inspection of all pods of a job found."""
+    """The result of inspecting all pods of a job."""
 
     job: str
     pods: tuple[PodTrace, ...]
@@ -270,7 +270,7 @@ class HangReport:
 
     @property
     def spared(self) -> tuple[int, ...]:
-        """The ranks whose stacks were not asked for."""
+        """The ranks whose stacks were not requested."""
         return tuple(each.rank for each in self.processes if each.where is STACK_NOT_ASKED)
 
     @property
@@ -447,13 +447,13 @@ BEHIND_ADVICE = (
     "the NICs of its node (Xid errors, links that are down), and keep the node out of the next launch if it is behind "
     "there again."
 )
-"""What to do about a rank that only NCCL tells from the others."""
+"""Advice on a rank that only NCCL RAS distinguishes from the others."""
 FAILED_ADVICE = (
     "Failed: NCCL stopped there; the log of the rank says more (NCCL_DEBUG=WARN). Invalid usage or argument: it called "
     "another collective than the others, or with another size, so look at code that differs by rank. A system or CUDA "
     "error: look at the GPUs and the NICs of its node (Xid errors, links that are down)."
 )
-"""What to do about a rank of which NCCL reports an error."""
+"""Advice on a rank for which NCCL reports an error."""
 GONE_ADVICE = (
     "Process: it has ended or is stopped; look at the end of its log, and on its node for what ended it (out of "
     "memory, Xid errors)."
@@ -462,7 +462,7 @@ PROGRAM_AT_FAULT = frozenset({Desync.ORDER, Desync.SHAPE, Desync.EPOCH, Desync.C
 
 
 def describe_others(group: HangGroup) -> str:
-    """What the largest group does: "3 others wait in all_reduce"."""
+    """A text on what the largest group does: "3 others wait in all_reduce"."""
     number = len(group.members)
     several = number > 1
     who = f"{number} other{'s' if several else ''}"
@@ -514,14 +514,14 @@ def describe_suspects(group: HangGroup, *, is_short: bool) -> str:
 
 
 def gdb_hint(pods: Sequence[PodTrace]) -> str:
-    """How to get the stacks of an NCCL test that runs in these pods."""
+    """The command that gets the stacks of an NCCL test running in these pods, as a hint."""
     if any(pod.gdb for pod in pods):
         return "C stacks: gdb -p PID -batch -ex 'thread apply all bt' in the pod."
     return "C stacks: its image has no gdb; apt-get install gdb in the pod, if it may trace."
 
 
 def _format_place(group: HangGroup) -> str:
-    """What a group is doing: "in the data loader"; for a compiled program its process state."""
+    """The activity of a group as text: "in the data loader"; for a compiled program its process state."""
     if group.doing is Activity.UNKNOWN:
         dead = all(each.is_dead for each in group.members)
         return (

@@ -1,9 +1,9 @@
 """Whether a rank is late because of its host, by when each rank launched the awaited collectives (pure).
 
-A host makes its rank late if it launched as much later than the others as these waited. That a host launches later need
-not be the cause: one that waits for its slow GPU does so too. What tells them apart are the steps in which it launched
-in time, as after the loss was read: where the others wait as long in these, its GPU is slow. (On two H200, with DDP and
-FSDP2, they waited 0.7 to 1.0 times as long where the GPU was slow, else 0.2 times at most.)
+A host makes its rank late if it launched later than the others by as much as these waited. A late launch alone does not
+prove that: a host that waits for its slow GPU launches late too. The steps in which the host launched in time, as after
+the loss was read, decide: if the others wait as long in these, the GPU is slow. (On two H200, with DDP and FSDP2, they
+waited 0.7 to 1.0 times as long if the GPU was slow, else 0.2 times at most.)
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 MIN_EXPLAINED = 0.75
-"""The host is the cause if its late launches explain at least this part of the time that the others waited."""
+"""Minimum share of the others' waiting time that late launches must explain for the host to be the cause."""
 IN_TIME_SHARE, MIN_IN_TIME_STEPS_SHARE, AS_LONG_SHARE = 0.5, 0.05, 0.5
-"""A launch is in time if it is later than those of the others by less than that part of the usual wait; of so many
-steps at least, in which the others wait for at least that part of it."""
+"""A launch is in time if its delay is below the first share of the usual wait; the GPU is slow if the others wait for
+the third share of it in at least the second share of steps launched in time."""
 MIN_STEPS_IN_TIME = 8
 STEADY_QUEUE_SHARE, MIN_SAMPLES = 0.7, 8
 """A host runs ahead of its GPU if the age of its oldest open collective hardly changes: the tenth percentile of at
-least so many samples is above this part of the median. A host that waits for its GPU in each step begins at zero."""
+least MIN_SAMPLES is above this share of the median. A host that waits for its GPU in each step begins at zero."""
 MIN_WAIT_ACROSS_CLOCKS = 5000
-"""Microseconds of waiting from which clocks of different machines, up to 1 ms apart, tell who launched late."""
+"""Minimum wait in microseconds at which clocks of different machines, up to 1 ms apart, show who launched late."""
 MAX_COMPARED = 64
-"""Ranks that a late one is compared with."""
+"""Maximum number of ranks that a late rank is compared with."""
 UNHINDERED = 1.6
-"""Times as long as the shortest steps of a host (their fifth percentile) are its steps in which it did not wait."""
+"""Maximum duration of a step without waiting, as a multiple of the host's shortest steps (their fifth percentile)."""
 MIN_PACE_SHARE, MIN_PART_OF_WAIT = 0.05, 1 / 3
-"""Of the time, and of the wait for a late rank: where hosts lose less than that, they may wait in each step."""
+"""Minimum time lost by hosts, as shares of a step and of the wait for a late rank; with less, they may just wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankLaunches:
-    """The collectives of a rank in one group, by number; all times are in microseconds."""
+    """The collectives of a rank in one group, by their number; all times are in microseconds."""
 
     launched: Mapping[int, int]  # when, by the clock of its machine
     on_gpu: Mapping[int, int]  # for how long it was in it

@@ -1,4 +1,4 @@
-"""Parses the verbose status of NCCL's RAS service (port 28028, NCCL 2.24 and newer): who is behind, missing or dead."""
+"""Parses the verbose status of NCCL's RAS service (port 28028, NCCL 2.24 and newer): ranks behind, missing or dead."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RasRank:
     missing: bool = False  # it gave no answer, or is dead
     error: str = ""  # what went wrong in it, to follow its name; not that another one is gone
     stays: bool | None = None
-    """Whether it was behind at the same operation a moment before; None: there was one look only, or it is missing."""
+    """Whether the rank was behind at the same operation at an earlier poll; None: only one poll, or a missing rank."""
     others: int | None = None  # up to which operation most ranks of its communicator have launched
 
 
@@ -178,7 +178,7 @@ class _RasParser:
         return found is not None
 
     def close_section(self) -> None:
-        """Of the ranks listed for one communicator and collective, keep those that launched less than most."""
+        """End a list of one communicator and collective: keep its ranks that launched fewer operations than most."""
         listed, self.listed, counts, self.counts = self.listed, [], self.counts, []
         # Of few ranks each has a line of its own: those behind are the ones that have launched less than the foremost.
         most = max(counts)[1] if counts else max((each.operations or 0 for each in listed), default=None)
@@ -222,7 +222,7 @@ class _RasParser:
 
 
 def parse_ras(text: str) -> RasReport:
-    """The report in that text; an empty one if there is none. UnreadableAnswer if it has far too many lines."""
+    """The report in the text; empty if there is none. Raises UnreadableAnswer if it has far too many lines."""
     read = _RasParser()
     lines = text.split("\n", MAX_LINES)
     if len(lines) > MAX_LINES:
@@ -244,7 +244,7 @@ def parse_ras(text: str) -> RasReport:
 
 
 def _drop_duplicates(missing: list[RasRank]) -> list[RasRank]:
-    """The missing processes, each once: by its rank where that is known."""
+    """The missing processes without duplicates: one for each rank, if known."""
     ranks = {(each.pid, each.node) for each in missing if each.rank is not None}
     return list(dict.fromkeys(each for each in missing if each.rank is not None or (each.pid, each.node) not in ranks))
 

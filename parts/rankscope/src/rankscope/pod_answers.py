@@ -1,4 +1,4 @@
-"""Parses the hang probe's answer from each pod, and builds the job's processes of them (pure)."""
+"""Parses the hang probe's answer from each pod, and makes the list of the job's processes (pure)."""
 
 from __future__ import annotations
 
@@ -166,13 +166,13 @@ def list_dumps(answers: Answers[PodRank]) -> list[RankDump]:
 
 
 def list_spared(answers: Answers[PodRank]) -> set[int]:
-    """The ranks whose stacks were not asked for yet."""
+    """The ranks whose stacks have not been requested yet."""
     every = (each for _, answer in answers if isinstance(answer, PodAnswer) for each in answer.processes)
     return {each.rank for each in every if not each.asked and each.rank is not None}
 
 
 def parse_answer(output: bytes) -> PodAnswer:
-    """Parse the output of the probe in a pod; UnreadableAnswer if it has no answer."""
+    """Parse the output of the probe in a pod. Raises UnreadableAnswer if it has no answer."""
     answer = decode_answer(output, PodAnswer, "The answer of the pod")
     if sum(each.dump.count("\n") for each in answer.processes) > MAX_STACK_LINES:
         raise UnreadableAnswer(f"The stacks of the pod have more than {MAX_STACK_LINES:,} lines.")
@@ -206,7 +206,7 @@ def to_traced_processes(rank: PodRank, answer: PodAnswer) -> list[TracedProcess]
 
 
 def format_problem(process: ProcessAnswer, *, tool: bool) -> str:
-    """Why a process has no stack, and what to do about it."""
+    """The reason why a process has no stack, and what to do about it; empty if it has one."""
     if process.program or (process.dump and not process.error):
         return ""
     if process.state in ("T", "t"):

@@ -1,17 +1,17 @@
 """A script that runs inside a pod: polls NCCL's RAS service for ranks that are behind.
 
-Arguments: for how many seconds, and for how many at most where NCCL has launched operations at fewer moments than the
-third tells until then, as with long steps, or has given fewer answers than the fourth tells, as on a busy machine. It
-prints a line of JSON for each thing that it learns and for each answer:
+Arguments: seconds to poll; maximum seconds, if by then NCCL has launched operations at fewer moments than the third
+argument, as with long steps, or has given fewer answers than the fourth, as on a busy machine. The script prints a line
+of JSON for each fact and each answer:
 
     {"version": "2.28.9", "form": "json", "ranks": 64}
     {"process": [0, "10.0.0.6", 1202, 1, 41, [0, 1]]}    number, host, pid, GPU, rank in the job, its communicators
-    [0.31, 0.001, 4117, [[0, 2, [[0, 1]]]]]              when, seconds asked, operations, who is behind: communicator,
-                                                         its size, and of each process by how many operations
+    [0.31, 0.001, 4117, [[0, 2, [[0, 1]]]]]              time, seconds of query, operations, ranks behind: communicator,
+                                                         its size, and for each process by how many operations
     {"over": "", "active": [0, 1]}                       why there are no more answers; communicators in use
 
-The rank in the job is the one in the communicator of all processes. Text, as NCCL prints it before 2.28.7, tells the
-operations of those alone who are not where most are. It stands alone, for Python 3.7 and newer, and changes nothing.
+The rank in the job is that in the communicator of all processes. NCCL's text form, before 2.28.7, has operation counts
+only of ranks that differ from most. The script needs only Python 3.7 or newer, and changes nothing.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 ANSWER_TIMEOUT = 5.0
-"""Seconds for one answer."""
+"""Seconds to wait for one answer."""
 MIN_PAUSE = 0.005
-"""Seconds between two questions at least."""
+"""Minimum seconds between two queries."""
 MAX_QUESTIONS = 8000
-"""Questions within the seconds that are given, at most, and as many in what goes beyond them."""
+"""Maximum number of queries in the seconds to poll, and again as many in the additional seconds."""
 PAUSE_FACTOR = 4
-"""A question waits this many times as long as the last one took, so that asking is a small part of the time."""
+"""The pause after a query, as a multiple of the query's duration, so that queries take a small part of the time."""
 MAX_OUTPUT_BYTES = 64 << 20
-"""Bytes of one answer."""
+"""Maximum bytes of one answer of the RAS service."""
 MAX_ANSWER_BYTES = 6 << 20
-"""Bytes that are printed."""
+"""Maximum bytes that the script prints."""
 QUERY = b"set format json\nverbose status\n"
 
 READ_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, subprocess.SubprocessError)
-"""What asking, and answers that are none, raise."""
+"""Exceptions of a query that fails, and of an invalid answer."""
 
 Process = Tuple[str, int, int]
 BehindCounts = Dict[Process, int]
@@ -56,7 +56,7 @@ def ras_address() -> tuple[str, int]:
 
 
 def query_service() -> str:
-    """One answer of NCCL's RAS service, directly or by `ncclras`; raises OSError."""
+    """One answer of NCCL's RAS service, directly or by `ncclras`. Raises OSError."""
     try:
         with socket.create_connection(ras_address(), timeout=ANSWER_TIMEOUT) as door:
             door.sendall(QUERY)
@@ -88,7 +88,7 @@ def count_behind(counts_by_item: dict[Any, int]) -> dict[Any, int]:
 
 
 def read_json(report: dict[str, Any]) -> ParsedAnswer:
-    """Parse a JSON answer: operations and members of each communicator, and who is behind."""
+    """Parse a JSON answer: operations and members of each communicator, and the ranks behind."""
     progress = {}
     behind = []
     members: dict[str, dict[Process, int]] = {}

@@ -30,10 +30,10 @@ from typing import Any, ClassVar
 PROC_FOLDER = os.environ.get("A4_PROC", "/proc")
 RDMA_FOLDER = "/sys/class/infiniband"
 PY_SPY_TIMEOUT = 15
-"""Seconds for one stack."""
+"""Seconds to wait for one stack."""
 MAX_CONCURRENT_DUMPS = 4
 MAX_PROCESSES = 64
-"""Processes of one pod."""
+"""Maximum processes of one pod."""
 LOCAL_RANK_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID")
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
 HELPER_COMMAND = re.compile(
@@ -42,7 +42,7 @@ HELPER_COMMAND = re.compile(
 )
 
 NCCL_TEST_PROGRAM = re.compile(r"\w+_perf(_mpi)?")
-"""Programs of nccl-tests."""
+"""Names of programs of nccl-tests."""
 MPI_PROGRAMS = frozenset(["mpirun", "mpiexec", "orterun", "prterun", "orted", "prted", "prte", "hydra_pmi_proxy"])
 
 
@@ -239,38 +239,38 @@ def query_ras() -> dict[str, str]:
 
 RECORDER_PIPE_VARIABLE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 DUMP_FILE_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
-"""Variables that say where a rank's flight recorder listens, and where it writes; the rank stands behind both."""
+"""Variables with the prefix of the flight recorder's dump file; the rank is appended."""
 DEFAULT_DUMP_PREFIXES = ("/tmp/nccl_trace_rank_", os.path.expanduser("~/.cache/torch/comm_lib_trace_rank_"))
 RECORDER_TIMEOUT = 20.0
-"""Seconds for a dump: the first one of a process imports PyTorch's compiler."""
+"""Seconds to wait for a dump: the first one of a process imports PyTorch's compiler."""
 PIPE_UNREAD_TIMEOUT = 5.0
-"""Seconds after which nobody reads the pipe: PyTorch looks at it every second, unless its watchdog has ended."""
+"""Seconds after which an unread pipe has no reader: PyTorch polls it every second while its watchdog runs."""
 MAX_DUMP_BYTES = 64 << 20
-"""Bytes of a dump."""
+"""Maximum bytes of a dump."""
 MAX_TIMES, MAX_TIMES_ALONE, MAX_TIMES_TOGETHER = 500, 2000, 200_000
-"""Collectives of a group whose times are told by a rank, by one of few, and by all. Ranks dump up to a second apart."""
+"""Maximum timed collectives of a group: for each rank of many, each of few, and in all. Dumps are up to 1 s apart."""
 WATCHDOG_POLL_NS, MAX_WATCHDOG_POLLS = 20_000_000, 200
-"""Nanoseconds that a look of PyTorch's watchdog takes at most, of which it has ten a second, and how many are told."""
+"""Maximum nanoseconds of a poll of PyTorch's watchdog, of which it makes ten a second; maximum polls reported."""
 MAX_LAST_OPERATIONS, MAX_UNDONE_OPERATIONS = 8, 4
-"""Operations of a group that are told: the last ones, and the first ones that have not ended."""
+"""Maximum reported operations of a group: of the last ones, and of the first unfinished ones."""
 MAX_HISTORY, MAX_KINDS = 500, 100
-"""Collectives of a group of which is told what they were, and how many kinds of them."""
+"""Maximum collectives of a group reported with their kind, and maximum number of kinds."""
 MAX_TENSORS, MAX_DIMENSIONS = 2000, 64
-"""Characters that tell the tensors of a collective: about 100 tensors of two dimensions; PyTorch has 64 at most."""
+"""Maximum characters on the tensors of a collective (some 100 tensors of 2 dimensions); maximum dimensions of one."""
 
 
 SET_OPCODES = pickle.DICT, pickle.ADDITEMS, pickle.FROZENSET, pickle.EMPTY_SET
-"""Codes that no dump has: they hash what they are given, and an empty set takes 216 bytes for one of the file."""
+"""Pickle opcodes that no dump has: they hash their input, and an empty set takes 216 bytes for one byte of the file."""
 COUNTED_OPCODES = (
     pickle.MARK, pickle.EMPTY_LIST, pickle.EMPTY_DICT, pickle.EMPTY_TUPLE, pickle.TUPLE1, pickle.MEMOIZE,
     pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.DUP,
 )  # fmt: skip
 MAX_COUNTED_OPCODES = 2_000_000
-"""Codes of one byte in a dump: each takes up to 100 bytes, and 20,000 operations with stacks have 1.6 million."""
+"""Maximum one-byte opcodes of a dump: each takes up to 100 bytes; 20,000 operations with stacks have 1.6 million."""
 
 
 def with_text_keys(code: bytes, keys: slice) -> Callable[[Any], None]:
-    """A pickle opcode's function that stores into a dict those `keys` of the stack that are texts."""
+    """A pickle opcode's function that stores into a dict the items whose keys, `keys` of the stack, are texts."""
     add = pickle._Unpickler.dispatch[code[0]]
 
     def add_checked(reader: Any) -> None:
@@ -323,7 +323,7 @@ def short_text(value: Any, max_length: int) -> str:
 
 
 def recorder(each: dict[str, Any], parse_text: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """What `parse_text` makes of the dump of a rank's flight recorder, which writes it when its pipe is written to."""
+    """The result of `parse_text` for a rank's flight-recorder dump, which writing to the recorder's pipe requests."""
     env, rank = each["env"], each["rank"]
     places = [env[name] for name in DUMP_FILE_VARIABLES if env.get(name)] or DEFAULT_DUMP_PREFIXES
     files = [f"{place}{rank}" for place in places]
@@ -394,7 +394,7 @@ def load_dump(path: str) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
 def with_states(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The entries of a dump; sends and receives of a batch get the state of the batch's own entry.
 
-    The entry of the batch follows them; without it they would seem never to end.
+    The batch's entry follows them; with their own state they would seem never to end.
     """
     batches: dict[str, list[dict[str, Any]]] = {}
     kept = []
@@ -411,12 +411,12 @@ def with_states(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def read_times(path: str, seconds: float) -> dict[str, Any]:
-    """How long each collective of the last `seconds` took on the GPU: [number, launched, took], in microseconds.
+    """The GPU time of each collective of the last `seconds`: [number, launched, duration], in microseconds.
 
-    Launches count from `since`, a moment of this machine's clock. `queued`: at each look of the watchdog, for how long
-    the oldest running collective had been launched. Of the groups, `direct`: the program calls the collectives itself,
-    one after the other; `cut`: only the last ones are listed; `sends`: ranks send to each other, as stages of a
-    pipeline do; `gathers`: they gather parameters, for which the computation has to wait.
+    Launch times count from `since`, a time of this machine's clock. `queued`: at each poll of the watchdog, the time
+    since the oldest running collective was launched. Groups in `direct`: the program calls the collectives itself, one
+    after the other; in `cut`: only the last ones are listed; in `sends`: ranks send to each other, as pipeline stages
+    do; in `gathers`: they gather parameters, which the computation has to wait for.
     """
     groups, entries, _ = load_dump(path)
     since = max((int(each["time_created_ns"]) for each in entries), default=0) - int(seconds * 1e9)
@@ -456,15 +456,15 @@ def read_times(path: str, seconds: float) -> dict[str, Any]:
 OVERLAPPING_CALL = re.compile(
     r"autograd|fsdp|zero|deepspeed|\bddp|nn/parallel|megatron/core/distributed|_inductor|_dynamo|hook|async|overlap|bucket"
 )
-"""Callers of collectives for which the computation need not wait. Threads of autograd have no calls of Python."""
+"""Callers of collectives that the computation need not wait for. Threads of autograd have no Python frames."""
 PART_OF_MODEL = re.compile(r"torch/(?:nn/modules/module|autograd/function)\.py")
-"""Calls a module, or a function with its gradient: who is called by it belongs to the model, who calls it does not."""
+"""The file that calls a module, or a function with its gradient: frames inside it belong to the model."""
 
 
 def overlaps_computation(frames: list[dict[str, Any]]) -> bool:
-    """Whether a collective runs beside the computation, by the stack that launched it, innermost frame first.
+    """Whether a collective overlaps the computation, by the stack that launched it, innermost frame first.
 
-    Only frames inside the innermost part of the model count: DDP around the model says nothing of a tensor group in it.
+    Only frames inside the innermost module count: DDP around the model does not affect a tensor-parallel group in it.
     """
     for frame in frames:
         file = short_text(frame.get("filename"), 4096)
@@ -476,9 +476,9 @@ def overlaps_computation(frames: list[dict[str, Any]]) -> bool:
 
 
 def queue_ages(several: list[tuple[float, int]]) -> list[int]:
-    """By look of the watchdog, the microseconds since the launch of the oldest collective still running.
+    """At each poll of the watchdog, the microseconds since the launch of the oldest running collective.
 
-    `several` has for each collective, in nanoseconds, when it was seen to be over and when it was launched.
+    `several`: for each collective, in nanoseconds, (time at which it was found to be over, launch time).
     """
     several.sort()
     polls: list[tuple[float, int]] = []  # when, and how many were over
@@ -497,7 +497,7 @@ def queue_ages(several: list[tuple[float, int]]) -> list[int]:
 
 
 def read_dump(path: str) -> dict[str, Any]:
-    """The groups and the last operations in a dump."""
+    """The groups, and the last and unfinished operations of each group, in a dump."""
     groups, entries, version = load_dump(path)
     several: dict[str, list[dict[str, Any]]] = {}
     for place, each in enumerate(entries):
@@ -515,7 +515,7 @@ def read_dump(path: str) -> dict[str, Any]:
 
 
 def list_history(known: list[dict[str, Any]], kinds: dict[tuple[str, ...], int]) -> list[int]:
-    """The number of a group's first listed collective, then for each one its index in `kinds`; -1: unknown.
+    """[number of a group's first listed collective, then the index in `kinds` of each collective; -1: unknown].
 
     A kind is (name, sizes, line, tensors). Ranks that disagree may go on for many collectives before they hang.
     """
@@ -535,7 +535,7 @@ RANK_TEXT = re.compile(r"\d{1,7}")
 
 
 def short_operation(each: dict[str, Any]) -> dict[str, Any]:
-    """One entry of a dump, in short."""
+    """The reported facts on one entry of a dump."""
     p2p, frames = bool(each.get("is_p2p")), each.get("frames") or [{}]
     own = [frame for frame in frames if "/torch/" not in short_text(frame.get("filename"), 4096)]
     frame = (own or frames)[0]
@@ -560,7 +560,7 @@ def short_operation(each: dict[str, Any]) -> dict[str, Any]:
 
 
 def tensor_sizes_json(each: dict[str, Any]) -> str:
-    """Sizes of the inputs and the outputs of an entry, then their types, as JSON; empty where these are too many."""
+    """The sizes and types of an entry's inputs and outputs as JSON; empty if they are too long."""
     sizes = [
         [[int(size) for size in one[:MAX_DIMENSIONS]] for one in each.get(name, [])[:MAX_TENSORS]]
         for name in ("input_sizes", "output_sizes")
@@ -573,7 +573,7 @@ def tensor_sizes_json(each: dict[str, Any]) -> str:
 
 
 def find_links() -> list[list[Any]]:
-    """The TCP connections that have sent much, each as [peer, smoothed and least round trip in microseconds]."""
+    """The TCP connections that have sent much: [peer, smoothed round trip, least round trip], in microseconds."""
     header = struct.Struct("=IHHII")
     query = struct.pack("=BBBxI48x", socket.AF_INET, socket.IPPROTO_TCP, 1 << (TCP_INFO - 1), 1 << ESTABLISHED)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as door:
@@ -617,16 +617,16 @@ def watch_links(find: Callable[[], list[list[Any]]] = find_links, pause: float =
 
 
 TCP_INFO, ESTABLISHED, SOCK_DIAG, SOCK_DIAG_BY_FAMILY, REQUEST_DUMP = 2, 1, 4, 20, 0x301
-"""Numbers of Linux: of what it tells of a connection, of a state of TCP, of the service that tells, of its query."""
+"""Linux constants for listing the established TCP connections with their figures by netlink."""
 MIN_SENT_BYTES = 1 << 20
-"""Bytes after which a connection is one of those that carry data."""
+"""Minimum bytes sent by a connection that carries data."""
 MAX_LINKS = 256
 LINK_LOOKS = 6
-"""Of healthy ranks that share a machine, one look in ten finds a round trip of four times the others'."""
+"""Number of measurements: of healthy ranks on one machine, one in ten shows four times the usual round trip."""
 
 
 def read_boot_id() -> str:
-    """The machine's boot id, by which its clock is told from other machines'; empty if unknown."""
+    """The machine's boot id, which identifies its clock; empty if unknown."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()[:100]
@@ -668,9 +668,9 @@ def print_stacks(ranks: set[int]) -> None:
 
 
 def print_samples(seconds: float, ranks: set[int]) -> None:
-    """Print where the main threads of these ranks are, sampled by py-spy for that many seconds.
+    """Print the stacks of the main threads of these ranks, sampled by py-spy for `seconds`.
 
-    It halts no process for them: a training has a hundred threads, which it would halt one after the other for each.
+    The processes are not paused: py-spy would pause each of a training's hundred threads in turn for each sample.
     """
     found = [each for each in working_processes(read_all_processes()) if each["rank"] in ranks and not each["program"]]
     tool = find_py_spy(found)
@@ -729,17 +729,17 @@ def sample_main_thread(tool_path: str, process: dict[str, Any], seconds: float) 
 
 SAMPLES_A_SECOND, MOST_SAMPLES = 20, 300
 MAX_SAMPLE_BYTES = 16 << 20
-"""Bytes of py-spy's answer that are read."""
+"""Maximum bytes of py-spy's output that are read."""
 MAX_STACKS, MAX_CALLS = 400, 60
 
 
 def main() -> None:
-    """Print everything but the stacks of ranks as one line of JSON; with `all-stacks` these too, with `no-recorder`
-    without what flight recorders hold.
+    """Print all but the stacks of ranks as one line of JSON; with `all-stacks` also these, with `no-recorder` no flight
+    recorders.
 
-    With `ras-only` NCCL's status is printed instead, with `times SECONDS` those, with `stacks RANK,RANK` the stacks of
-    these ranks, with `samples SECONDS RANK,RANK` where these are meanwhile. py-spy, which halts a process for a moment
-    where it prints stacks, looks at no others.
+    `ras-only` prints NCCL's status instead, `times SECONDS` the times of collectives, `stacks RANK,RANK` the stacks of
+    these ranks, `samples SECONDS RANK,RANK` samples of their stacks. py-spy, which pauses a process for a moment to
+    print its stacks, is run on no other processes.
     """
     if sys.argv[1:] == ["ras-only"]:
         json.dump({"processes": [], "ras": query_ras()}, sys.stdout)

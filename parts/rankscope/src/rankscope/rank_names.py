@@ -1,4 +1,4 @@
-"""Pods and processes in sentences."""
+"""Names of pods and processes for sentences."""
 
 from __future__ import annotations
 

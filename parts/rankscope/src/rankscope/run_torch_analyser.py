@@ -1,25 +1,24 @@
-"""A script that runs inside a pod: asks PyTorch's own flight recorder analyser about what the ranks of a job called.
+"""A script that runs inside a pod: runs PyTorch's own flight recorder analyser on the collectives of a job's ranks.
 
-PyTorch's wheels have it since 2.10, as torch.distributed.flight_recorder. Before, only its sources had it, as
-tools.flight_recorder: NVIDIA's images keep these in SOURCES. The interpreter of a training process imports it, apart
-from that process and with the lowest priority. It is asked about each process group by itself, because one that it
-cannot analyse would end the analysis of all.
+PyTorch's wheels have the analyser since 2.10, as torch.distributed.flight_recorder. Earlier only the sources have it,
+as tools.flight_recorder: NVIDIA's images keep them in TORCH_SOURCES. The interpreter of a training process imports it
+in another process with the lowest priority. Each process group is analysed by itself, because a group that the analyser
+cannot handle would end the analysis of all.
 
-Its arguments are the lengths of this script, and of what is on standard input, which the API server does not always
-close: this script again, then JSON, where a collective is given by its place among `kinds`, and those that are
-not named in `states` are completed:
+Its arguments are the lengths of this script and of standard input, which the API server does not always close. Standard
+input has this script again, then JSON, where collectives are indexes into `kinds`, and those not in `states` are
+completed:
 
     {"version": "2.10", "kinds": [["nccl:all_reduce", [[[512]], [[512]], ["Float"], ["Float"]]]],
      "groups": [{"name": "1", "desc": "TENSOR_PARALLEL", "ranks": [0, 1],
                  "entries": {"0": {"first": 40, "calls": [0, 0], "states": {"41": "started"}}}}]}
 
-It prints one line of JSON: of each group the first collective in which the analyser finds ranks missing, or different
-from others:
+It prints one line of JSON, with the first collective of each group in which ranks are missing or differ from others:
 
     {"torch": "2.11.0", "found": [{"group": 0, "seq": 41, "op": "nccl:all_reduce", "missing": [1], "culprits": {}}],
      "failed": {"1": "why"}, "log": ""}
 
-It stands alone, for Python 3.7 and newer, and changes nothing.
+The script needs only Python 3.7 or newer, and changes nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ ANALYSIS_TIMEOUT = 60
 """Seconds for importing PyTorch and for the analysis."""
 ANALYSER_MODULES = ("torch.distributed.flight_recorder.components", "tools.flight_recorder.components")
 MAX_LOG_BYTES, MAX_FINDING = 64 << 10, 300
-"""Characters of the analyser's own words, and of one of its reasons."""
+"""Maximum characters of the analyser's log, and of one of its reasons."""
 EXIT_NO_ANALYSER = 44
 RUN_ANALYSER = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), 'analyser', 'exec'))"
 
@@ -61,7 +60,7 @@ def find_pythons() -> List[str]:
 
 
 def run_child(python: str, length: int, data: bytes) -> Tuple[int, str, str]:
-    """(exit code, output, last words) of the analysis, run in another interpreter."""
+    """(exit code, output, last line of errors) of the analysis, run in another interpreter."""
     names = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "A4_TORCH_SOURCES")
     env = {name: os.environ[name] for name in names if name in os.environ}
     env.update(CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
@@ -126,7 +125,7 @@ def run_analyser(asked: Dict[str, Any]) -> Dict[str, Any]:
 
 
 class MessageCollector(logging.Handler):
-    """A log handler that stores the first words that the analyser logs."""
+    """A log handler that stores the first messages of the analyser."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +139,7 @@ class MessageCollector(logging.Handler):
 
 
 def expand_dumps(group: Dict[str, Any], kinds: List[Any], version: str) -> Dict[str, Any]:
-    """By rank of a group a full dump with the collectives it called there, made from the short form."""
+    """By rank of a group the dump that the analyser expects, expanded from the short form of its collectives."""
     config = {group["name"]: {"desc": group["desc"], "ranks": str(group["ranks"])}}
     return {
         "rank_" + rank: {
@@ -168,7 +167,7 @@ def dump_entry(group: Dict[str, Any], seq: int, kind: Any, state: str) -> Dict[s
 
 
 def first_trouble(place: int, collectives: List[Any]) -> List[Dict[str, Any]]:
-    """The first of a group's collectives in which the analyser finds something, or none."""
+    """The first of a group's collectives with missing or different ranks, as a list of one item; empty without any."""
     for each in collectives:
         missing = sorted(getattr(each, "missing_ranks", None) or ())
         others = getattr(each, "mismatch_collectives", None) or {}

@@ -1,16 +1,16 @@
-"""Sentences on a slow or late rank: who it is, how long the others wait, why, and what to do (pure)."""
+"""Sentences on a slow or late rank: its name, how long the others wait, the cause, and what to do (pure)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 BOUND_ERROR, MAX_BOUND = 0.03, 0.95
-"""Shares of a step by which single steps may cost more than is measured, and from which on nothing is ruled out."""
+"""Shares of a step: the margin added to the measured upper bound of a cost, and the bound from which it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LateRank:
-    """A slow or late rank: the share of step time for which others wait, as the texts need it."""
+    """A slow or late rank with the share of step time for which others wait, and the cause."""
 
     rank: int | None  # None: NCCL has no communicator of all processes
     host: str | None  # address of its pod; None: not known, as its pid then
@@ -113,18 +113,18 @@ SLOW_ADVICE = {
     "not known": "Not known: the clocks of the nodes and NCCL's answers do not tell a slow host from a slow GPU; look "
     "at both (GPUs tab, a4 gpus JOB; a flame graph of the rank, F in the Hang tab).",
 }
-"""What to do next about a slow rank, by its cause."""
+"""Advice on a slow rank, by its cause."""
 DUMPS_HALT = "The first dump of its flight recorders halts each rank for 2 to 5 s."
 ASK_RECORDERS = (
     "Not certain: M in the Hang tab, or a4 slow JOB --recorder, tells whether the others wait: it asks every rank how "
     "long it was in its collectives."
 )
 LOOK_LONGER = "Not certain: the times of the collectives scatter; look longer (a4 slow JOB --recorder --seconds)."
-"""What to do next about a rank that launches later than the others."""
+"""Advice on a rank that launches later than the others."""
 
 
 def format_wait(late: LateRank) -> str:
-    """The share of the step for which the others wait for it, with the bounds of 95 % confidence."""
+    """The share of the step for which the others wait for a rank, with its 95 % confidence interval."""
     if late.share <= 0:  # of a slow link, it is only known how long all are in collectives
         return f"the others wait for it, at most for {format_share(late.high)} of each step"
     hides = "the pipeline may hide" if late.staged else "the other hosts hide" if late.most < late.share else ""

@@ -1,15 +1,15 @@
-"""Which ranks the others wait for, and for what share of a step, by NCCL's operation counts (pure).
+"""The ranks that the others wait for, and for what share of a step, by NCCL's operation counts (pure).
 
-A rank whose count is lower than the others' at a moment is late at that moment; the share of the answers in which it is
-late is the share of the step for which others wait at most. (On two H200, sleeps of 3, 5 and 10 ms in steps of 96 ms
-were told as 4.9, 6.8 and 12.3 %, and made steps 2.3, 3.7 and 7.2 % longer.) Whether they wait at all launches do not
-tell: a GPU that has enough to do hides a host that launches slowly (of 15 healthy runs of 30 ms a step on two H200, 6
+A rank whose operation count is below the others' is late at that moment; the share of answers in which it is late is
+the maximum share of the step for which others wait. (On two H200, sleeps of 3, 5 and 10 ms in steps of 96 ms were
+measured as 4.9, 6.8 and 12.3 %, and made steps 2.3, 3.7 and 7.2 % longer.) Launches do not show whether others wait at
+all: a GPU with enough queued work hides a host that launches slowly (of 15 healthy runs of 30 ms a step on two H200, 6
 had a rank that was late for 5 to 17 %). Such a rank is a suspect until the times of collectives, or its data loader,
-show that others wait. Three things would make the figure wrong, and then there is none. Hosts that run ahead of their
-GPUs launch while another is late: nobody waits for it. An answer is no instant: a burst of launches within it makes
-those late who were asked first. And a few steps are no average.
+show that others wait. No share is given in three cases, where it would be wrong: hosts that run ahead of their GPUs
+launch while another is late, and nobody waits; a burst of launches during an answer makes the ranks asked first seem
+late; and few steps give no average.
 
-A slow GPU is not seen where the loss is read in every step: then all hosts launch at the same time.
+A slow GPU is not detected if the loss is read in every step: then all hosts launch at the same time.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ MIN_TIMES_LATE = 5
 MIN_LATE_SHARE = 0.025  # what is told from chance: of 34 healthy runs on an H100, 4 had more than 0.017
 ABOVE_OTHERS = 3  # times as late as the usual rank
 ALWAYS_LATE_SHARE = 0.95
-"""A rank that is behind in so large a part of the answers never catches up: the others do not wait for its launches."""
+"""Share of answers from which on a rank that is behind never catches up: the others do not wait for its launches."""
 MAX_MOVING_SHARE = 0.4
-"""Where new launches lie between more of the answers than this part, steps are too short for these to tell whether the
+"""Maximum share of consecutive answers with new launches between them; above it steps are too short to tell whether the
 others go on launching while a rank is behind."""
 LARGEST_BOUND = 0.05  # a slower rank than that has to be ruled out before none is said to be slow
 LONG_ENOUGH_SECONDS = 25.0  # seconds after which it is said what can be ruled out, however little that is
 STUDENT_T = (2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)
-"""Student's factors of 95 % for the means of 8 to 20 blocks into which the polls are cut: a step each, or more."""
+"""Student's t of 95 % for the means of 8 to 20 blocks into which the polls are cut, of a step or more each."""
 NORMAL_95 = 1.96
 MAX_RANKS = 10_000_000  # where nothing tells how many a job can have
 
@@ -59,7 +59,7 @@ ASKED_STEPS = 12  # steps for which NCCL is asked who is late
 MIN_ASKED_SECONDS, MAX_ASKED_SECONDS = 10.0, 300.0
 
 LateProcesses = dict[int, dict[int, set[int]]]
-"""By the number of a process and of a poll: the communicators in which it was late."""
+"""By number of a process, then of a poll: the communicators in which the process was late."""
 
 
 class PolledProcess(msgspec.Struct, array_like=True, frozen=True):
@@ -140,7 +140,7 @@ class SlowReport:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What to do next, by the causes of the slow ranks, the slowest first."""
+        """The next steps, by the causes of the slow ranks, the slowest first."""
         if self.suspects and not self.slow:
             sentences = [LOOK_LONGER if self.timed else ASK_RECORDERS]
         else:
@@ -182,9 +182,9 @@ class SlowReport:
 
 
 def parse_polls(output: bytes, most_ranks: int = MAX_RANKS) -> RasPolls:
-    """Parse the script's output.
+    """Parse the output of poll_ras.py.
 
-    UnreadableAnswer if it is invalid, or tells of more ranks than the pods of the job can have.
+    Raises UnreadableAnswer if it is invalid, or has more ranks than the job's pods can have.
     """
     check_json_cost(output, "What the pod tells of NCCL")
     head, over, active = _PollHeader(), "", frozenset[int]()
@@ -217,7 +217,7 @@ def parse_polls(output: bytes, most_ranks: int = MAX_RANKS) -> RasPolls:
 
 
 def find_slow_ranks(read: RasPolls) -> SlowReport:
-    """The report on the ranks that the others wait for, as far as NCCL's answers show."""
+    """The report on the ranks that the others wait for, by NCCL's answers alone."""
     polls = read.polls
     seconds = polls[-1].at - polls[0].at if polls else 0.0
     launches = [_has_progressed(before, after) for before, after in pairwise(polls)]
@@ -319,7 +319,7 @@ def _measure_lateness(
 
 
 def _judge_rank(late: LateRank, times: int, smallest: float, others_median: float) -> LateRank:
-    """The rank, judged by its share of late answers: `smallest` may be chance, `others_median` is the others'."""
+    """The rank, a suspect or not: shares up to `smallest` may be chance; `others_median`: the others' share."""
     stands_out = times >= MIN_TIMES_LATE and late.low > max(smallest, ABOVE_OTHERS * others_median)
     return replace(
         late,

@@ -1,4 +1,4 @@
-"""Classifies where a process is by its stack: in a collective, data loader, checkpoint or lock (pure)."""
+"""Classifies the location of a process by its stack: in a collective, data loader, checkpoint or lock (pure)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ ACTIVITY_ADVICE: dict[Activity, str] = {
     Activity.UNKNOWN: "No stack: see beside the rank why; py-spy needs the right to trace (SYS_PTRACE, or a "
     "privileged pod).",
 }
-"""What to do, by where the culprits are."""
+"""Advice on the ranks that the others wait for, by their activity."""
 
 
 @dataclass(frozen=True, slots=True)

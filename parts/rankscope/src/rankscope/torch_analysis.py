@@ -1,8 +1,8 @@
 """The findings of PyTorch's own flight recorder analyser on a hang, run in one pod whose image has it.
 
-It compares what the ranks of a process group called. It knows nothing of stacks, of processes that are gone and of
-waiting across groups, so it is evidence, and no verdict: it also names ranks that only wait in another group. Sends and
-receives it compares only within the order of a whole group: it is asked about collectives.
+The analyser compares the calls of the ranks of a process group, without stacks, processes that are gone, and waiting
+across groups. It is therefore evidence and no verdict: it also names ranks that only wait in another group. It is given
+collectives only, since it compares sends and receives within the order of a whole group.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _AnalyserAnswer(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class TorchFinding:
-    """The first collective of a group in which the analyser found something."""
+    """The first collective of a group in which the analyser found missing or different ranks."""
 
     group: str  # "the tensor group"
     members: int
@@ -88,7 +88,7 @@ class TorchAnalysis:
     log: str = ""  # its own words
 
     def compare(self, named: Collection[int]) -> str:
-        """The analyser's finding in words, and whether it names these ranks."""
+        """The analyser's finding as text, and whether it names the same ranks as `named`."""
         if not self.torch:
             return f"PyTorch's own analyser was not asked: {self.why}."
         who = f"PyTorch's own analyser ({self.torch})"
@@ -108,7 +108,7 @@ class TorchAnalysis:
 
 
 def build_question(dumps: Sequence[RankDump]) -> tuple[bytes, list[tuple[ProcessGroup, str]]]:
-    """The input for PyTorch's flight-recorder analyser, and the process groups in it."""
+    """The input for PyTorch's flight-recorder analyser, and (process group, description) of each group in it."""
     members: dict[ProcessGroup, dict[int, RankDump]] = defaultdict(dict)
     descs: dict[ProcessGroup, str] = {}
     table = GroupTable()
@@ -131,14 +131,14 @@ def build_question(dumps: Sequence[RankDump]) -> tuple[bytes, list[tuple[Process
 
 
 class _CallNumbers:
-    """Numbers for distinct calls, in the order in which these are first seen."""
+    """Numbers for distinct calls, in the order of their first use."""
 
     def __init__(self) -> None:
         self.places: dict[tuple[str, _Tensors], int] = {}
         self._of: dict[tuple[str, str], int | None] = {}
 
     def place(self, call: Call) -> int | None:
-        """The number of a call; None if its tensors are unknown or not JSON of that form."""
+        """The number of a call; None if its tensors are unknown or not valid JSON."""
         key = call.op, call.tensors
         if key not in self._of:
             try:
@@ -184,7 +184,7 @@ def _list_calls(dump: RankDump, places: Sequence[int], kinds: _CallNumbers) -> l
 
 
 def read_answer(output: bytes, groups: Sequence[tuple[ProcessGroup, str]]) -> TorchAnalysis:
-    """Parse the analyser script's output; UnreadableAnswer."""
+    """Parse the analyser script's output. Raises UnreadableAnswer."""
     answer = decode_answer(output, _AnalyserAnswer, "What the pod tells of PyTorch's analyser")
     known = {
         number: (describe_group(desc, len(group.ranks)), frozenset(group.ranks))

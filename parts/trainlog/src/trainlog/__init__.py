@@ -1,4 +1,4 @@
-"""Text of logs in, models out: nccl-tests, steps of training programs, failures, stacks of py-spy; and redaction.
+"""Parses logs: nccl-tests, steps of training programs, failures and py-spy stacks; and redacts secrets in them.
 
 The stub beside this file lists the names; the module of each is imported when it is first used.
 """

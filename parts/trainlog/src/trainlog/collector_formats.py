@@ -1,10 +1,9 @@
 """Unwraps program output from log collectors' formats: JSON, CSV, Ansible, `grep -n`, stern, UTF-16.
 
-That is JSON (of Docker's files, of Google Cloud, of journald and of agents that ship logs: a record a line or one
-array), CSV, the lists of Ansible, `grep -n` with and without names of files, stern's two words, and UTF-16. Which one
-it is shows in the first lines; a log without any of it passes as it is, and costs nothing after them. Where a record
-tells its pod, host or file, that stands in front of its text as kubectl writes it, `[pod/NAME] `, so that processes are
-told apart.
+JSON is that of Docker's files, Google Cloud, journald and log-shipping agents, with a record per line or in one array;
+`grep -n` may print file names; stern prints two words before a line. The first lines show the format; a log without any
+of them passes unchanged, at no cost after these lines. The pod, host or file that a record names is put in front of its
+text as kubectl writes it, `[pod/NAME] `, so that processes are told apart.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MAX_DOCUMENT_BYTES = 64 << 20  # bytes that are kept until the end of the log, o
 _MAX_RECORD_BYTES = 1 << 20  # bytes of a first line, or of a record, that are looked at
 _DOCKER_LINE_BYTES = 16_000  # docker cuts longer lines than this into several records
 _TEXT_KEYS = ("log", "textPayload", "MESSAGE", "message", "msg", "line", "text", "@message", "_raw", "body", "content")
-"""Members of a record that hold the text."""
+"""Keys of a record that may hold the text."""
 _TIME_KEYS = ("timestamp", "time", "@timestamp", "receiveTimestamp", "__REALTIME_TIMESTAMP", "ts", "date", "_time")
 _PODS = ("resource.labels.pod_name", "kubernetes.pod_name", "kubernetes.pod.name", "pod_name", "pod")
 _LINE_LIST = re.compile(r'\s*"(stdout_lines|stderr_lines|msg)": \[\s*$')
@@ -44,7 +43,7 @@ _STERN_PREFIX = re.compile(rb"([a-z][a-z0-9.-]{0,250}-[a-z0-9]{1,10}) ([a-z][a-z
 _PROGRAM_WORDS = frozenset(
     b"step iter iteration epoch batch loss rank update episode global info warning error debug".split()
 )
-"""Words of programs, which are no names of containers."""
+"""Words that programs print at the place of stern's container name, and that are no such names."""
 _MIN_ALIKE_LINES = 3  # lines that have to look alike where one could be of anything
 _MIN_RISING_LINES = 20  # lines whose numbers have to rise: those of tasks, as srun puts them there, do not
 

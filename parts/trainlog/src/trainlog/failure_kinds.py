@@ -35,12 +35,12 @@ _MAX_NAMED_HOSTS = 4  # hosts that a sentence names
 
 
 class LogFailure(Struct, frozen=True):
-    """One failure that a log names, and how often."""
+    """One failure that a log names, and how often it does."""
 
     kind: str
-    """nccl-timeout, nccl-error, nccl-warning, nccl-test, cuda-out-of-memory, out-of-memory, time-limit, cancelled,
-    torchrun, mpirun, deepspeed, slurm, signal, xid, gpu-lost, exception, crash or stage (of a launcher); and those of
-    the forms: cuda-error, driver, jax-task, jax-error, rendezvous, peer (another process ended), data-loader, limits,
+    """The kind: nccl-timeout, nccl-error, nccl-warning, nccl-test, cuda-out-of-memory, out-of-memory, time-limit,
+    cancelled, torchrun, mpirun, deepspeed, slurm, signal, xid, gpu-lost, exception, crash or stage (of a launcher); by
+    `FORMS` also cuda-error, driver, jax-task, jax-error, rendezvous, peer (another process ended), data-loader, limits,
     ray, engine (of inference), pod, node, checkpoint, nan, import, download, storage."""
     text: str  # what happened, in a sentence, without rank and host
     line: int  # number of the first line that names it, from 1
@@ -58,7 +58,7 @@ class LogFailure(Struct, frozen=True):
 
 
 def group_sentences(failures: Iterable[LogFailure]) -> list[str]:
-    """A sentence for each failure, in the order of the log; ranks with the same one share it."""
+    """A sentence for each failure, in the order of the log; ranks with the same failure share a sentence."""
     groups: dict[tuple[str, str], list[LogFailure]] = {}
     for each in failures:
         groups.setdefault((each.kind, each.text), []).append(each)

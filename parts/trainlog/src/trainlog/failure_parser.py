@@ -1,8 +1,8 @@
 """Finds failures in a log while it is printed; takes bytes in pieces of any size.
 
-Lines that name one by themselves are told by their words (`_READERS`); what torchrun and mpirun print over several
-lines is put together first (`_LauncherReport`). A program may print the same for every rank and again and again: each
-failure of a rank is kept once, with how often it was named.
+A line that names a failure is recognized by its words (`_READERS`); the reports of torchrun and mpirun over several
+lines are put together first (`_LauncherReport`). A program may print a failure for every rank and many times: each
+failure of a rank is stored once, with the number of its lines.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ _BARE_ERROR = lazy_pattern(  # an exception with its message at the beginning of
 )
 _WARNING_LEVEL = lazy_pattern(r"\bWARN|[Ww]arning\b|\b(?:INFO|DEBUG)\b")
 _END_KINDS = ("torchrun", "mpirun", "deepspeed", "time-limit", "cancelled", "out-of-memory", "slurm", "signal")
-"""Kinds that say how a launcher or a scheduler ended a job, the one that says most first."""
+"""Failure kinds by which a launcher or scheduler reports a job's end, the most informative first."""
 
 
 class _LauncherReport(Struct):
@@ -214,7 +214,7 @@ class FailureParser:
             self._add_failure(raised, label + text, offset)
 
     def _add_named(self, text: str, bare: str, number: int, line: int, offset: int, raised: LogFailure | None) -> bool:
-        """Add the failures that a line itself names; one by its form is of `line`. Returns whether there is any."""
+        """Add the failures that a line names; one found by its form counts at `line`. Returns whether there is any."""
         found = [
             each
             for read in dict.fromkeys(read for word, read in _READERS if word in text)  # several may be in one line
@@ -234,7 +234,7 @@ class FailureParser:
         return bool(found)
 
     def _names_one_more(self, text: str, number: int, offset: int) -> bool:
-        """Add a name to the failure of the line before, if this line is that; returns whether it is."""
+        """Add another failure if this line continues the list of names on the line before; returns whether it does."""
         form = self._naming
         found = re.search(form.names, text) if form is not None else None
         if form is None or found is None:
@@ -556,7 +556,7 @@ def find_failed_stage(lines: Sequence[str], known: Sequence[LogFailure] = ()) ->
 
 
 def name_reason(lines: Sequence[str]) -> tuple[str, str]:
-    """The stage of the launcher script that failed ("stage 9 train"), with the reason in its last lines."""
+    """(failed stage of the launcher script such as "stage 9 train", reason in the last lines)."""
     found = _find_failed_stage(lines)
     named = parse_failures("\n".join(lines).encode())
     # A launcher's report follows what a rank printed, and a warning may have come long before.

@@ -1,7 +1,7 @@
-"""Patterns of one-line failure messages of programs, libraries and drivers: a row each.
+"""Patterns of one-line failure messages of programs, libraries and drivers, one row for each.
 
-What a row says is told wherever its pattern stands in a line: behind a bar that is still open, a label, a time and a
-level. Patterns come from real output. The tests hold an example and a counter-example for each row.
+A pattern may match anywhere in a line: behind an unfinished progress bar, a label, a time and a level. Patterns come
+from real output. The tests hold an example and a counter-example for each row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class FailureForm(Struct, frozen=True):
     """A form of failure message as a pattern; its groups `rank` and `host` name who failed."""
 
     words: tuple[str, ...]
-    """One of them is in every such line; a line without any costs nothing."""
+    """Words of which each such line has one; other lines are not searched for the pattern."""
     pattern: str
     kind: str
     text: str  # with the groups of the pattern in braces
@@ -45,7 +45,7 @@ _MESSAGE_START = (  # where a message begins: alone, or behind labels, a bar, a 
 CONTINUATION = lazy_pattern(
     r"\b[Rr]etrying\b|\b[Ww]ill retry\b|\b[Ii]gnor(?:ed|ing)\b|\b[Ff]all(?:s|ing) back\b|\b[Ss]kipping\b"
 )
-"""What a line says that is no end of anything."""
+"""Words such as "retrying", by which a line is no failure, as the program goes on."""
 
 FORMS = (
     # CUDA and the driver

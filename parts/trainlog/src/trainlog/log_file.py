@@ -17,7 +17,7 @@ PIPE_TIMEOUT = 10.0  # seconds for the first bytes of a named pipe
 
 
 class UnreadableLog(Exception):
-    """Raised for a log that cannot be read, with a sentence and what to do next."""
+    """Raised for a log that cannot be read; its text is one sentence and the next step."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message} {hint}")
@@ -63,7 +63,7 @@ def _read_descriptor(descriptor: int, name: str, add_note: Callable[[str], None]
 
 
 def _read_first(descriptor: int, name: str, add_note: Callable[[str], None]) -> bytes:
-    """The first bytes of a named pipe; UnreadableLog if nobody writes to it in time."""
+    """The first bytes of a named pipe. Raises UnreadableLog if nobody writes to it in time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     if not poll.poll(PIPE_TIMEOUT * 1000):
@@ -82,7 +82,7 @@ def _read_first(descriptor: int, name: str, add_note: Callable[[str], None]) -> 
 
 
 def _require_line_breaks(data: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Yield the pieces of `data`; raises NoLog after more than ENDLESS bytes without a line end."""
+    """Yield the pieces of `data`. Raises NotALog after more than MAX_LINE_BYTES bytes without a line end."""
     without = 0
     for piece in data:
         yield piece

@@ -148,7 +148,7 @@ class LogResults:
 
     @property
     def growing_tests(self) -> Sequence[GrowingTest]:
-        """The tests so far as the parser has them, without a copy, for frequent callers."""
+        """The tests so far as the parser's own objects, which grow; no copy is made, for frequent callers."""
         return () if self.from_json else self._nccl.growing
 
     @property
@@ -183,7 +183,7 @@ class LogResults:
 
     @property
     def ended(self) -> str:
-        """How the job ended according to the launcher or scheduler; usually empty."""
+        """The launcher's or scheduler's sentence on how the job ended; usually empty."""
         return self._failures.ended
 
     @property

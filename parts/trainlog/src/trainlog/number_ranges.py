@@ -1,4 +1,4 @@
-"""Numbers as ranges."""
+"""Formats numbers as ranges."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def print_log(
 ) -> PrintedLog:
     """Print the results in a file or standard input ("-"); `add_note` is called with a message when input is awaited.
 
-    UnreadableLog if it cannot be opened.
+    Raises UnreadableLog if the file cannot be opened.
     """
     results, printer = LogResults(formats), ResultsPrinter(print_lines)
     error, interrupted = None, False

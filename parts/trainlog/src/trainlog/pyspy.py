@@ -1,7 +1,7 @@
 """Parses the output of `py-spy dump`, text or JSON: the stacks of all threads of one or more processes.
 
-With --json it is an array with an object for each thread: pid, thread_id, thread_name, os_thread_id, active, owns_gil,
-frames (name, filename, short_filename, line), process_info (command_line) or null (py-spy 0.3.14 to 0.4.1).
+The output with --json is an array of objects, one for each thread: pid, thread_id, thread_name, os_thread_id, active,
+owns_gil, frames (name, filename, short_filename, line), process_info (command_line) or null (py-spy 0.3.14 to 0.4.1).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Redacts secrets, recognised by a variable's name or by their form, in logs, forms, histories and profiles.
 
-A block without any of the words below is only searched for them, less than 1 ns a byte; of others, the lines in which
-one stands, and of these what stands around it, up to 0.1 µs a byte: every alternative of a pattern begins with a
-letter, in the case that it has. Every pattern takes time in proportion to the text: repeats are bounded and give
-nothing back, or begin where the characters before them cannot belong to them. Not recognised: passwords
-without a name before them, or shorter than four letters, one-letter options but those of curl, docker and mysql,
-`pass=…` (tests and passes over data are called so), a name and a blank before what has no digit in it, hexadecimal
-keys without a word that says so, and anything encoded again.
+A block is first searched for the words below, at less than 1 ns a byte; only lines with such a word, and in these only
+the text around it, are searched further, at up to 0.1 µs a byte: every alternative of a pattern begins with a letter in
+its own case. Every pattern takes time in proportion to the text: repeats are bounded and possessive, or begin where the
+characters before cannot belong to them. Not recognised: passwords without a name before them or shorter than four
+letters; one-letter options except those of curl, docker and mysql; `pass=…` (a name for tests and passes over data); a
+value without digits after a name and a blank; hexadecimal keys without a word that announces them; anything encoded
+again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY")
 _HARMLESS_NAMES = {"PUBLIC", "PAD", "EOS", "BOS", "UNK", "MASK", "CLS", "SEP", "STOP", "SPECIAL", "SSHPUBLICKEY"}
 _NAME_WORD = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HARMLESS_VALUE = lazy_pattern(r"\d{0,6}|true|false|yes|no|none|null|/.*|\$.*|<.*>|\[.*\]", re.IGNORECASE)
-"""A switch, a number, the path of a file, a reference or a special token, whatever its variable is called."""
+"""Values that are no secrets whatever their variable: switches, numbers, file paths, references, special tokens."""
 
 _TOKEN_SHAPES = {  # how tokens begin that say what they are, and how they go on
     "hf_": r"(?:(?=[a-z]{0,40}[A-Z0-9])[A-Za-z0-9]{8,}+|[a-z]{14,}+)",
@@ -43,7 +43,7 @@ _TOKEN_SHAPES = {  # how tokens begin that say what they are, and how they go on
     "ms-": r"(?<!-ms-)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}",
 }
 TOKEN_PATTERN = "|".join(rf"{re.escape(begin)}(?<!\w{re.escape(begin)}){rest}" for begin, rest in _TOKEN_SHAPES.items())
-"""Tokens that say what they are: Hugging Face, GitHub, GitLab, AWS, Google, Slack, OAuth, JSON web tokens, OpenAI and
+"""Tokens recognised by their prefix: Hugging Face, GitHub, GitLab, AWS, Google, Slack, OAuth, JSON web tokens, OpenAI,
 Anthropic, NVIDIA, package indexes, Docker, age, ModelScope."""
 
 _VALUE = r"[^\s\"',;&\\]"
@@ -200,7 +200,7 @@ _PRIVATE_KEY = b"PRIVATE KEY"
 _ANY_SEARCH = WordSearch(
     *(each.lower() for each in _TOKEN_HEADS), *_ANNOUNCERS, *_COMMANDS, _PRIVATE_KEY.lower(), b"@", fold=True
 )
-"""A text without any of these has no secret that is known here."""
+"""Words of which every text with a recognisable secret has at least one."""
 _TOKEN_SEARCH, _COMMAND_SEARCH = WordSearch(*_TOKEN_HEADS), WordSearch(*_COMMANDS, fold=True)
 _ANNOUNCING_SEARCH = WordSearch(*_ANNOUNCERS, b"://", fold=True)
 _BYTES_BEFORE_WORD, _BYTES_BEHIND_WORD = 80, 800  # bytes around such a word in which what it announces begins and ends

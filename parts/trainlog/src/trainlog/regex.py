@@ -1,8 +1,7 @@
-"""Regular expressions: ours, compiled when they are first used, and a person's from the settings, matched by RE2.
+"""Regular expressions: own ones compiled on first use, and those of a person's settings, matched by RE2.
 
-A log holds the lines of one training program, and most commands print no error: few of the patterns of a module are
-used, and compiling those that read logs took a twentieth of the time of `a4 jobs`. RE2's time grows with the text
-alone.
+A log holds the lines of one training program, and most commands print no error: few patterns of a module are used, and
+compiling those for logs took a twentieth of the time of `a4 jobs`. RE2's time is linear in the text.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from functools import lru_cache
 from typing import Any, AnyStr, Generic, cast
 
 MAX_PATTERN_CHARACTERS = 2000
-"""Characters of a pattern."""
+"""Maximum length of a pattern in characters."""
 RE2_MEMORY_BYTES = 4 << 20
 
 
@@ -21,7 +20,7 @@ class Re2Pattern:
     """A regular expression in RE2's syntax, which never matches beyond the end of a line."""
 
     def __init__(self, text: str) -> None:
-        """Compile a regular expression; ValueError says why it is invalid."""
+        """Compile a regular expression. Raises ValueError, which says why it is invalid."""
         import re2  # 20 ms, which only those wait for who have written a pattern
 
         options = re2.Options()
@@ -35,7 +34,7 @@ class Re2Pattern:
         self.groups: tuple[str, ...] = tuple(self._pattern.groupindex)
 
     def search(self, text: str) -> tuple[int, dict[str, str]] | None:
-        """(offset of the first match, texts of those named groups that took part in it); None without a match."""
+        """(offset of the first match, texts of its matched named groups); None without a match."""
         found = self._pattern.search(text)
         if found is None:
             return None
@@ -48,7 +47,7 @@ class Re2Pattern:
 
 @lru_cache(maxsize=64)
 def compile_pattern(text: str) -> Re2Pattern:
-    """The pattern, made once. Raises ValueError."""
+    """The compiled pattern, cached. Raises ValueError if it is invalid."""
     return Re2Pattern(text)
 
 

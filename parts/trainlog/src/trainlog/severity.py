@@ -1,4 +1,4 @@
-"""How serious a line of a log is, by its words."""
+"""The severity of a log line, by its words."""
 
 from __future__ import annotations
 

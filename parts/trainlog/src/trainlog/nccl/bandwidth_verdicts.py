@@ -1,7 +1,7 @@
-"""How the results of nccl-tests compare with the reference for A4: ratings of rows, verdicts on tests.
+"""Compares nccl-tests results with the reference for A4: ratings of rows, verdicts on tests.
 
-The reference is a published curve of 16 GPUs on 2 machines and of nobody's promise: a third party measured it. It
-speaks of all_reduce only.
+The reference is a published curve of all_reduce on 16 GPUs of 2 machines, measured by a third party and guaranteed by
+nobody.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GOOD, FAIR = 0.9, 0.7  # shares of the reference from which a row is good, or fa
 
 
 class RowRating(StrEnum):
-    """How good a row is compared with the reference curve."""
+    """The rating of a row in comparison with the reference curve."""
 
     GOOD = "good"
     FAIR = "fair"
@@ -112,7 +112,7 @@ class NcclVerdict(Struct, frozen=True):
 
 
 def describe_wrong_values(test: NcclTest) -> str:
-    """How many values were wrong, and at which sizes: "12 wrong values at 64 MiB"; empty: none."""
+    """The number of wrong values, with their sizes, as text: "12 wrong values at 64 MiB"; empty if none."""
     by_size: dict[int, int] = {}
     for row in test.rows:
         if wrong := sum(half.wrong or 0 for half in (row.out_of_place, row.in_place) if half):

@@ -1,11 +1,11 @@
 """Parses the output of nccl-tests while it is printed; takes bytes in pieces of any size.
 
-A log may hold several tests, one after another or printed into each other: they are told apart by the label of their
-process, by what they announce, and by sizes that fall back. A test without its footer is not finished, and one that
-said why it failed has that as its error.
+A log may hold several tests, one after another or interleaved: they are told apart by the label of their process, by
+their headers, and by message sizes that get smaller. A test without its footer is not finished; a test that printed why
+it failed has that text as its error.
 
-Cost: searching for the words takes half a nanosecond a byte; rows that follow each other cost a microsecond each, every
-other line of a table 5 to 20.
+Cost: searching for the words takes half a nanosecond a byte; consecutive rows cost a microsecond each, every other line
+of a table 5 to 20.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _parse_comment(text: str) -> _Words | None:
 
 
 def _is_cacheable(comment: str) -> bool:
-    """Whether the line can be cached: other tests print it too, with the same meaning."""
+    """Whether the parsed line may be cached, as other tests print the same line with the same meaning."""
     if comment.lstrip("# \t")[:1].isdigit() or any(map(comment.__contains__, _UNIQUE_WORDS)):
         return False
     return (words := _parse_comment(comment)) is None or words[0] in {
@@ -126,7 +126,7 @@ class ProcessParser:
     """Parses the lines of one process, or of several that cannot be told apart."""
 
     def __init__(self, tests: list[GrowingTest]) -> None:
-        """`tests` are those of the whole log, to which new ones are added."""
+        """`tests`: the tests of the whole log, to which new ones are appended."""
         self._tests = tests
         self.open: list[GrowingTest] = []  # those that have begun here and not ended
         self._last: GrowingTest | None = None
@@ -274,7 +274,7 @@ class ProcessParser:
         return self._finish_test(run)
 
     def _test_for_footer(self, is_fitting: Callable[[GrowingTest], bool]) -> GrowingTest:
-        """The open test that a footer ends: the only one, else the first that is fitting, or the first."""
+        """The open test that a footer ends: the only one, else the first with `is_fitting` true, else the first."""
         if len(self.open) == 1:
             return self.open[0]
         printed = [each for each in self.open if each.rows] or self.open
@@ -374,7 +374,7 @@ class NcclParser:
         return [run.to_test() for run in sorted(found, key=lambda run: run.place)]
 
     def _parse_rows(self, block: bytes, offset: int, changed_tests: dict[GrowingTest, None]) -> int:
-        """Parse rows at `offset` if one test alone runs, so that they need no label of its rank; their end, else 0."""
+        """Parse rows at `offset` if only one test runs, so that rank labels are not needed; returns their end or 0."""
         stream = self._streams.get("") if len(self._streams) == 1 else None
         run = stream.only_running_test if stream and not self._look else None
         if stream is None or run is None:

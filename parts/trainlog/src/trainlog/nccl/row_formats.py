@@ -1,10 +1,10 @@
 """The output formats of nccl-tests: table rows, possibly with labels or torn apart by other output, and JSON.
 
-Rows are read from the right: behind `size count type` come an optional operation, an optional root and the values, and
-only their number tells which is which. Old tables have an integer time where new ones have the root.
+Rows are parsed from the right: after `size count type` come an optional operation, an optional root and the values,
+which only their number tells apart. Old tables have an integer time where new ones have the root.
 
-The JSON that they write with -J is one object, incomplete when the test was killed. Booleans and nan are strings in it,
-roots are padded strings, and its `env` holds the whole environment with all secrets: nothing of that is read.
+The JSON of option -J is one object, incomplete if the test was killed. Booleans and nan are strings in it, roots are
+padded strings, and its `env` holds the whole environment with all secrets, which is not read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TYPE_WORDS = (b"double", b"char", b"int8", b"int32", b"int64", b" int ", b"bf16
 ROW_SEARCH = WordSearch(*_TABLE_WORDS, *_TYPE_WORDS)  # without any of these a line may only be the rest of a torn row
 _DATE, _TIME = lazy_pattern(r"\d{4}-\d\d-\d\d"), lazy_pattern(r"\d\d:\d\d:\d\d")
 _COLUMNS_BY_VALUES = {3: (3, 1), 4: (4, 1), 6: (3, 2), 8: (4, 2), 10: (5, 2), 16: (8, 2), 18: (9, 2)}
-"""Number of values -> values of a half, and halves: retyped tables have fewer, per-iteration reports have more."""
+"""By number of values in a row: (values of a half, halves). Retyped tables have fewer, per-iteration reports more."""
 _USUAL_ROW = lazy_pattern(  # a row of today's tables with nothing before or behind it
     r"\s*(\d+)\s+(\d+)\s+([a-z]\w+)\s+([a-z]+)\s+(-?\d+)"
     + 2 * (3 * r"\s+(\d{1,20}(?:\.\d{0,20})?)" + r"\s+(\d+|N/A)")
@@ -99,7 +99,7 @@ def complete_row(partial_row: PartialRow, text: str, units: ColumnUnits) -> Nccl
 
 
 def row_without_in_place(partial_row: PartialRow, units: ColumnUnits) -> NcclRow | None:
-    """The row of a partial one whose rest never came: with the out-of-place half only."""
+    """The row of a partial one whose rest never came, with its out-of-place half; None without a whole half."""
     return _fill_row(partial_row.row, list(partial_row.values), units) if len(partial_row.values) == 4 else None
 
 

@@ -1,8 +1,7 @@
 """Results of nccl-tests: tests, and the rows of their tables.
 
-Rows are kept packed: a million of them take ninety megabytes, not five hundred. Rows that follow each other are read
-together, columns out of bytes, without an object for each: a microsecond a row, twice as much where other lines stand
-between them.
+Rows are stored packed: a million of them take ninety megabytes instead of five hundred. Consecutive rows are parsed
+together, column by column without an object for each: a microsecond a row, twice as much with other lines between.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class NcclRow(msgspec.Struct, frozen=True):
 
 
 class NcclTest(Struct, frozen=True):
-    """One run of a test program, as far as its output goes."""
+    """The results of one run of a test program, as far as it has printed them."""
 
     program: str | None = None
     version: str | None = None
@@ -78,7 +77,7 @@ class PackedRows:
     def __init__(self, size: int, counts: array[int], figures: array[float], words: Sequence[tuple[Any, ...]]) -> None:
         """Rows by column: `counts` bytes and elements, `figures` time, algbw and busbw of both halves.
 
-        `words`: type, operation, root, wrong elements of both halves; equal values of a column are stored once.
+        `words`: columns of type, operation, root, wrong elements of both halves, with one value if all are equal.
         """
         self._size, self._counts, self._figures, self._word_columns = size, counts, figures, words
 

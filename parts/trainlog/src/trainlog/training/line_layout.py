@@ -1,11 +1,10 @@
 """Parses many step lines with the same words at once, taking values by position.
 
-What each number of a line means is asked of the parser that read the line: it reads the line again with another number
-in that place, and the field that changes is the number's. So every parser of whole lines is fast and knows nothing of
-this.
-Then one pattern, with the words fixed and of each number its kind (whole, with decimals, with an exponent), says of a
-whole piece of the log whether all its lines are like that. Whatever is not, is read by itself: "nan", a number of a
-kind that was not tried, a line of something else.
+To learn what a number in a line means, the line's parser reads the line again with another number in that place: the
+field that changes is the number's. Every parser of whole lines thus becomes fast without knowing of layouts. A pattern
+with the words fixed, and for each number its notation (whole, decimal, exponent), then checks for a whole piece of the
+log whether all its lines have this layout. Other lines are parsed one by one: with "nan", with a number in an untried
+notation, or about something else.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ class LineLayout(Struct, eq=False):
         return pack_columns({name: found.get(name) or [value] * len(rows) for name, value in self.like.items()})
 
     def can_be_learned(self) -> bool:
-        """Whether a line can have this layout; one that was read from a file may have any slots and figures."""
+        """Whether a real line can have this layout; a layout read from a file may have invalid slots and figures."""
         numbers = [slot.pattern.encode() for slot in self.slots]
         counts = {slot.pattern for slot in self.slots if slot.rule in {"whole", "total"}}
         if numbers != _STORED_NUMBER.findall(self.pattern.pattern) or not counts <= _WHOLE_PATTERNS:
@@ -167,7 +166,7 @@ def _number_patterns() -> set[bytes]:
 def find_similar(
     layouts: Sequence[LineLayout], piece: bytes, start_indexes: Iterable[int]
 ) -> dict[int, tuple[LineLayout, PackedSteps, int]]:
-    """By start of each line that has one of these layouts: the layout, its steps, and the line's index there."""
+    """By start of each line with one of these layouts: (layout, its steps, the line's index among them)."""
     rows: dict[LineLayout, dict[int, tuple[bytes, ...]]] = {}
     for start in start_indexes:
         for layout in layouts:
@@ -243,7 +242,7 @@ class _LayoutTrial:
         self._pads_freely = all(self._changes_of(_PADDING.sub(width, text)) == {} for width in _PADDING_WIDTHS)
 
     def find_slot(self, start: int, end: int) -> NumberSlot | None:
-        """The field that the number at a position sets; None if the number must be alike in all lines."""
+        """The field that the number at a position sets; None if the number must be equal in all lines."""
         name, rules, kinds = "", [*_FIELD_RULES], []
         for kind in _NUMBER_KINDS if "," in self._text[start:end] else _USUAL_KINDS:
             tried = [(float(each.replace(",", "")), self._changed_figures(start, end, each)) for each in kind.tries]
@@ -276,7 +275,7 @@ class _LayoutTrial:
         return NumberSlot(name, rule or rules[0], rule is None, _number_pattern(kinds, signed=signed))
 
     def _free_slot(self, start: int, end: int, kinds: Sequence[_NumberNotation]) -> NumberSlot | None:
-        """A slot for a number that sets no field; None if a field changes where it is 0, as with a count of nan."""
+        """A slot for a number that sets no field; None if 0 in its place changes a field, as with a count of nan."""
         if self._parsed[0].step.nan and self._changed_figures(start, end, _ZERO_TEXT) != {}:
             return None
         return NumberSlot("", "", False, _number_pattern(kinds, signed=self._text[start] == "-"))

@@ -1,8 +1,8 @@
 """Parses the output of training programs while it is printed; takes bytes in pieces of any size.
 
-Cost: searching for the words below takes a tenth of a nanosecond a byte; a line that holds one costs about a
-microsecond to set aside and 5 to 15 to read. Of lines that are all alike, as those of steps are, a whole piece is taken
-at once, which costs half a microsecond to two a line.
+Cost: searching for the words below takes a tenth of a nanosecond a byte; a line with one of them costs about a
+microsecond to set aside and 5 to 15 to parse. Similar lines, as those of steps are, are parsed a whole piece at once,
+at half a microsecond to two a line.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from trainlog.word_search import ANSI_CODE, LineBlocks, WordSearch, iter_spans
 _ITERATION_WORD = lazy_pattern(r"\biteration\s+\d")
 _STEP = lazy_pattern(r"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)\b[\s:=]{0,4}\d")
 _OTHER_DATA = lazy_pattern(r"(?i)\b(?:val|valid|validation|eval|evaluation|test|best|save|saved|saving|checkpoint)")
-"""What is no step of training."""
+"""Words of lines that report no training step: evaluation, best values, checkpoints."""
 _MIN_PIECE_BYTES, _MAX_PIECE_BYTES = 1 << 13, 1 << 16  # that are tried at once: more where those before said nothing
 _MIN_SIMILAR_LINES = 4  # similar lines that are worth columns
 MAX_LAYOUTS = 16  # that are known at once
@@ -66,7 +66,7 @@ _ALL_WORDS = (
     *(word for word in (*dicts.REPORT_HEADS, "Step Time", "Epoch ") if not any(map(word.__contains__, GATE))),
 )
 STEP_SEARCH = WordSearch(*(word.encode() for word in _ALL_WORDS))
-"""A line without any of these says nothing of training."""
+"""Words of which every line about training has one."""
 _LOSS = lazy_pattern(r"(?i)loss(?:es)?[\"']?\s{0,40}[:=|]?\s{0,40}[-+]?\d{1,9}\.\d|\d\.\d{1,20}\s{0,9}\w{0,20}loss\b")
 _MIN_LOSS_LINES = 3  # lines of an unknown form that name a loss: fewer may be prose
 _REPORT_WORDS = tuple(word for word in _ALL_WORDS if word != "%|")
@@ -77,7 +77,7 @@ _DICTIONARY_REST = lazy_pattern(r"""\s*['"}]""")
 _EPOCH = lazy_pattern(r"\s*Epoch (\d{1,9})/(\d{1,9})\s*")
 _LAST_STEP_OF_EPOCH = lazy_pattern(r"\b(\d{1,15})/\1 ")  # at the last step of it
 _VERL_METRIC = lazy_pattern(r"\s*(?:\([^)]{0,120}\)\s*)?(?:\S{1,120}:\S{1,40} )?(- [\w/@.+()-]{1,120}:)")
-"""A line of figures of verl; a terminal may have broken it in the middle of the first one."""
+"""The beginning of a line of verl's metrics; a terminal may have broken it within the first metric."""
 _NAMED_FIGURE = lazy_pattern(r"\s+[\w ]{1,60}: \S{1,60},?\s*$")
 _FORMAT_FAMILIES = {"hf": "dict", "trl": "dict", "llama-factory": "dict", "megatron-bridge": "megatron"}
 
@@ -126,7 +126,7 @@ class TrainingParser:
 
     @property
     def unreadable(self) -> UnparsedLines | None:
-        """Lines that look like steps (without any step: that name losses) but could not be parsed; None if none."""
+        """Lines like steps (without any parsed step: lines that name losses) that could not be parsed; None if none."""
         unparsed = self._puzzle.told
         return unparsed if unparsed is None or self._sure or unparsed.lines >= _MIN_LOSS_LINES else None
 
@@ -195,7 +195,7 @@ class TrainingParser:
         self._parse_lines(piece, {}, at, len(piece), offset)
 
     def _parse_lines(self, piece: bytes, found: dict[int, int], at: int, stop: int, offset: int) -> bool:
-        """Parse the lines at these offsets, and all up to `stop` while a report is open; whether one still is."""
+        """Parse the lines at these offsets, and all up to `stop` while a report is open; returns whether one is."""
         for start, end in iter_spans(found, piece, self.has_open_report, at, stop):
             self._puzzle.set_offset(offset + start)
             self._parse_raw_line(piece[start : min(end, start + MAX_LINE_BYTES)])
@@ -346,7 +346,7 @@ class TrainingParser:
             yield from self._learned.learn_from_line(text)
 
     def _parse_keras(self, text: str) -> StepReport | None:
-        """The step of a bar in the epoch that has begun; a bar behind its last step is of other data."""
+        """The step of a bar in the current epoch; later bars after the epoch's last step belong to other data."""
         reporter, _ = self._split_reporter(text)
         found = parse_keras(text, *self._of_keras[reporter]) if reporter in self._of_keras else None
         if found and _LAST_STEP_OF_EPOCH.search(text):
@@ -429,7 +429,7 @@ class TrainingParser:
                 self._find_layout(raw_line, dicts.parse_steps_of_line)
 
     def _find_layout(self, raw_line: bytes | None, parse_text: Callable[[str], list[StepReport]]) -> None:
-        """Look for a new layout after some lines were parsed one by one; that costs as much as 300 lines."""
+        """Look for a new layout after some lines were parsed one by one; rarely, as it costs as much as 300 lines."""
         if raw_line is None or self._is_short:
             return
         self._alone += 1

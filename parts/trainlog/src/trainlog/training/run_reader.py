@@ -1,8 +1,8 @@
 """One training run while its log is parsed: each step once, although several reporters may print it.
 
-Steps are told again by several ranks, by two libraries at once, in full and rounded, and beside progress bars; and they
-are done again after a restart from a checkpoint. A step that its own reporter goes back to is done again; any other
-repetition is the same.
+A step is printed again by several ranks, by two libraries at once, in full and rounded, and in progress bars; and it is
+repeated after a restart from a checkpoint. A step counts as repeated if its own reporter goes back to it; any other
+report of it is the same step.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class RunReader:
         return self.steps.index_of(number) if self.number is not None and number <= self.number else None
 
     def count_following(self, more: PackedSteps, at: int, stop: int, label: str, bar: ProgressBar | None) -> int:
-        """How many of the next reports can be added unchecked: their numbers rise and are past the warm-up.
+        """The number of next reports that can be added unchecked: their numbers rise and are past the warm-up.
 
         Reports without numbers count if no progress bar could number them and none repeats the one before.
         """
@@ -175,7 +175,7 @@ class RunReader:
         return True
 
     def confirm_number(self) -> bool:
-        """Take the last report's number as final, as no bar corrected it; with fast steps it becomes unknown."""
+        """Accept the last report's number, as no bar corrected it; with fast steps the number becomes unknown."""
         bar = self._guessed if self.guessing else None
         self.guessing = False
         if bar is None or self.steps[-1].step is None:
@@ -196,7 +196,7 @@ class RunReader:
         self.steps[-1] = last.with_number(number, total)
 
     def _compare_with_bar(self) -> None:
-        """Stop numbering steps by bars once steps and epochs do not grow alike."""
+        """Stop numbering steps by bars if steps and epochs do not grow in proportion."""
         last = self.steps[-1]
         epoch = last.extra.get("epoch")
         if not epoch or last.step is None or epoch < 0:
@@ -238,7 +238,7 @@ def _may_skip_steps(bar: ProgressBar) -> bool:
 
 
 def find_library_run(open_runs: dict[str, RunReader], report: StepReport, number: int | None) -> RunReader | None:
-    """A run known so far only by a library's own log lines (such as DeepSpeed's); None if there is none."""
+    """The run of this report, known so far only by lines of a library such as DeepSpeed; None if there is none."""
     if number is None or report.format in SECOND_FORMATS:
         return None
     for name in SECOND_FORMATS:
@@ -250,10 +250,10 @@ def find_library_run(open_runs: dict[str, RunReader], report: StepReport, number
 
 
 def merge_reports(old_step: Step, new_step: Step, *, is_later: bool = False) -> Step:
-    """One step from two reports of it: missing figures are added, and the one with more digits wins.
+    """One step from two reports of it: missing figures are added, and figures with more digits win.
 
-    `is_later`: both are by one reporter, and the second loss counts, as a bar is drawn again with it, and of several
-    iterations in a step it is the last one's. A loss that is not a number stays.
+    `is_later`: one reporter printed both, and the second loss wins: a bar is redrawn with it, or it is the loss of the
+    last of several iterations in a step. A loss that is not a number stays.
     """
     if is_later and new_step.loss is not None and old_step.loss is not None and not old_step.nan:
         rounded = _is_rounded_from(old_step.loss, new_step.loss) or _is_rounded_from(new_step.loss, old_step.loss)

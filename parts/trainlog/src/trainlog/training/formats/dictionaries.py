@@ -1,8 +1,8 @@
 """Training reports as names and values: a dictionary per line, or a step line with indented `name: value` lines.
 
-Dictionaries are those of HF Trainer 4 and 5, TRL, LLaMA-Factory, ms-swift, and their JSON copies. They are no literals:
-nan and inf are bare words, values may be strings, the end may be missing. So pairs are picked. Reports of several lines
-are those of OLMo-core, Composer, ColossalAI, and NeMo-RL, between whose lines others may stand.
+Dictionaries are those of HF Trainer 4 and 5, TRL, LLaMA-Factory, ms-swift, and their JSON copies. They are no valid
+literals (nan and inf are bare words, values may be strings, the end may be missing), so pairs are searched. Reports of
+several lines are those of OLMo-core, Composer, ColossalAI and NeMo-RL, between whose lines others may stand.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class MultilineReport:
         return bool(figures)
 
     def may_continue(self, text: str) -> bool:
-        """Whether the report may go on after this line, which is not part of it."""
+        """Whether the report may continue after this line, which is not part of it."""
         return self._loose and self._line_count < _MAX_REPORT_LINES and _LOOSE_REPORT_HEAD.search(text) is None
 
     def make_report(self) -> StepReport | None:
@@ -234,7 +234,7 @@ REPORT_HEADS: dict[str, Callable[[str], MultilineReport | NotebookTable | None]]
     "[step=": _open_headed,
     "/ Train]:": _open_headed,
 }
-"""What the first line of a report of several lines holds, and what begins with such a line."""
+"""By text in the first line of a report over several lines: the function that begins such a report."""
 
 
 def open_report(text: str) -> MultilineReport | NotebookTable | None:

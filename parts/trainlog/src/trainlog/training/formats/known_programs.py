@@ -101,13 +101,13 @@ def parse_deepspeed(text: str) -> StepReport | None:
 
 
 def find_verl_start(text: str) -> int | None:
-    """The number of the step that verl begins to report in a line; None if it begins none."""
+    """The number of the step whose verl report begins in a line; None if none begins."""
     found = (_VERL_STEP.search(text) if "step:" in text else None) or _VERL_CUT.match(text)
     return int(found.group(1)) if found else None
 
 
 def begins_next_verl_step(text: str, step: int) -> bool:
-    """Whether a line after the report of a step begins the next; a broken name may also end in the step."""
+    """Whether a line after the report of `step` begins another step; a broken metric name may also contain "step:"."""
     found = _VERL_HEAD.search(text) if "step:" in text else None
     return found is not None and int(found.group(1)) != step
 
@@ -215,7 +215,7 @@ class LineFormat(NamedTuple):
 def _make_report(
     name: str, match: re.Match[str], first_epoch: int, epoch: int | None = None, epochs: int = 0
 ) -> StepReport:
-    """The step that a line reports; `epoch` of the line before, where this one names none, of so many `epochs`."""
+    """The step that a line reports; `epoch` and `epochs` (their number) come from the line before if this has none."""
     groups = {group: raw or "" for group, raw in match.groupdict().items()}
     at, loss = int(groups["at"]), parse_number(groups["loss"])
     extra = {group: value for group in ("mfu", "samples_per_s") if (value := parse_positive(groups.get(group, "")))}
@@ -318,14 +318,14 @@ PLAIN_BAR = lazy_pattern(  # a line that holds nothing else
     rb"[\d:?]{1,30}, *(\d{1,9}\.\d{1,3})(it/s|s/it)\][^\S\n]*$"
 )
 GATE = tuple(dict.fromkeys((*_COMMON_WORDS, *(each.gate or each.word for each in FORMATS))))
-"""One of these stands in every line of the formats; no other line is looked at."""
+"""Words of which every line of the known formats has one; other lines are not parsed."""
 _TRAINING_BAR_NAME = lazy_pattern(
     r"(?i)\btrain(?:ing)?$|\]$|\bpid=\d{1,10}[^()]{0,100}\)$"
 )  # what stands before the bar of training, if anything does
 
 
 def iter_drawn_bars(text: str) -> Iterator[ProgressBar]:
-    """Yield the progress bars in a line, several if their frames were joined; a named bar only of a training."""
+    """Yield the progress bars in a line, several if frames were joined; a bar with a name only if of a training."""
     start = text.find("%|")
     while start >= 0:
         if bar := _parse_bar_at(text, start):

@@ -1,8 +1,8 @@
 """Log formats of Megatron-LM, its derivatives (Pai, Megatron-Bridge, ms-swift up to 3.12, DeepSpeed) and NeMo.
 
-Megatron prints `[date] iteration 5/100 | key: value | ... |`. The loss stands there only if it is a number: where it is
-missing and the iteration was not skipped, it was nan. A screen shows a shorter form, since the loss stands far to the
-right. NeMo prints the lines of version 2, the progress bars of version 1 and Lightning, and DLLogger's JSON.
+Megatron prints `[date] iteration 5/100 | key: value | ... |`, with the loss only if it is a number: without it the loss
+was nan, unless the iteration was skipped. Screens show a shorter form, since the loss is far to the right. NeMo prints
+the lines of version 2, the progress bars of version 1 and Lightning, and DLLogger's JSON.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ _ITERATION_WORD = lazy_pattern(r"iteration\s+\d")
 
 
 def shorten_iteration_line(text: str) -> str:
-    """A short form of a line with one iteration report, with what stands before its date; empty for other lines."""
+    """A short form of a line with one iteration report, with the text before its date; empty for other lines."""
     start, found = _ITERATION_WORD.search(text), parse_megatron(text)
     if start is None or len(found) != 1:
         return ""
@@ -141,7 +141,7 @@ _BAR = lazy_pattern(
     r"|^\s{0,9})\d{1,3}%\|[^|]{0,400}\| *(\d{1,12})/(\d{1,15}) \[([^\]|]{1,4000})"
 )
 _RICH = re.compile(r"Epoch (\d{1,9})/\d{1,9}()\s+[━╸╺ ]{2,400} +(\d{1,12})/(\d{1,15}) +([\d:]{4,12} •[^|\n]{1,4000})")
-"""Lightning's other bar."""
+"""Lightning's progress bar as drawn by the library rich."""
 _OTHER_DATA = lazy_pattern(r"(?i)\b(?:eval|valid|val|test)\w*\W*$")  # before a bar of other data than training's
 _BAR_RATE = lazy_pattern(r"([\d.]{1,20})(it/s|s/it)")
 _BAR_PAIR = lazy_pattern(rf"(\w[\w/ -]{{0,60}})=({NUMBER})")

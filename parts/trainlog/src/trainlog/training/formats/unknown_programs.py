@@ -1,7 +1,7 @@
-"""Lines of programs that are not known here: `key value`, and those that a person described in the settings.
+"""Step lines of unknown programs: lines of `key value` pairs, and lines described by a pattern in the settings.
 
-Progress lines of the first kind are believed if they begin with the step, else the second time. Of the others a pattern
-has named groups, which are a step's figures.
+Lines of pairs count at once if they begin with the step, else from the second such line on. The named groups of a
+pattern are a step's figures.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _parse_line(text: str) -> tuple[tuple[str, ...], values.StepReport | None, b
 
 
 def _parse_pairs(text: str) -> dict[str, tuple[str, str, str]]:
-    """Key -> (number, total behind a slash, unit); the first of each key."""
+    """By key (number, total after a slash, unit), from the first pair with that key."""
     pairs: dict[str, tuple[str, str, str]] = {}
     if "[" in text:
         text = _CLU_STEP.sub(r"; step \1", _IN_EPOCH.sub(r"; epoch \1 iter \2", text))
@@ -199,7 +199,7 @@ def parse_in_configured_formats(formats: tuple[OwnFormat, ...], text: str) -> va
 
 
 class StepLineFinder:
-    """Finds lines that may report a step: those with a word of a known format, and those of the person's own."""
+    """Finds lines that may report a step: those with a word of a known format, and those of formats in the settings."""
 
     def __init__(self, word_search: WordSearch, formats: tuple[OwnFormat, ...]) -> None:
         self._word_search, self._formats = word_search, formats
