@@ -86,7 +86,7 @@ class JobStopper:
         return replace(plan, lost=await self._unsaved(namespace, name))
 
     async def _plan_removal(self, namespace: str, name: str) -> StopPlan:
-        """A StopPlan from Helm's record of the release; NotFound, and as `stop` if it names objects of others."""
+        """A StopPlan by Helm's record of the release, else by the JobSet. Raises NotFound, ReleaseFailed if forged."""
         jobset, release = await self._find_job(namespace, name)
         held = _count_held_gpus(jobset, self._cluster.fleet)
         if not release:
@@ -99,7 +99,7 @@ class JobStopper:
         return StopPlan(namespace, name, release, removal.goes, (*removal.stays, *data), *held)
 
     async def stop_job(self, namespace: str, name: str, only_objects: Collection[str] | None = None) -> StopReport:
-        """Remove a job's release, else its JobSet alone. NotFound; Conflict if others than `only_objects` would go."""
+        """Remove a job's release, else its JobSet alone. NotFound; Conflict for objects beyond `only_objects`."""
         connection = self._cluster.connection_for_change(f"stop {name}")
         jobset, release = await self._find_job(namespace, name)
         if release:

@@ -1,6 +1,6 @@
-"""Checks of a recipe's values against each other before a launch, and notes on what they result in.
+"""Checks of a recipe's values against each other before a launch, and notes on their results.
 
-Among these notes: whether a training would save before its end, and what earlier runs of its recipe tell of saving.
+Among the notes: whether a training saves before its end, and how long saving took in earlier runs of its recipe.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def model_id(values: Values) -> str:
 
 
 def iterations(values: Values) -> int:
-    """The number of iterations of a Pai-Megatron-Patch training; its amount is in tokens for pretraining."""
+    """The iterations of a Pai-Megatron-Patch training: recipe.train.amount, which pretraining has in tokens."""
     amount = _int_at(values, "recipe.train.amount")
     if get_path(values, "recipe.train.sft"):
         return amount
@@ -148,7 +148,7 @@ _SYSTEM_FOLDERS = frozenset({
     "/usr/libexec", "/usr/local", "/usr/local/bin", "/usr/local/cuda", "/usr/local/lib", "/usr/local/nvidia",
     "/usr/sbin", "/usr/share", "/var", "/var/lib", "/var/run", "/var/run/secrets",
 })  # fmt: skip
-"""Folders of the image that its programs, sshd and the launchers need; below them much may be mounted."""
+"""Folders of the image that programs, sshd and launchers need; most of their subfolders may be mount points."""
 
 
 def _reserved_folders(values: Values) -> tuple[str, ...]:
@@ -363,7 +363,7 @@ _SAMPLE_COUNT = re.compile(r"#(\d{1,12})$")
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSaves:
-    """The seconds that a run took for a save and for a step."""
+    """Average seconds of a checkpoint save and of a step in one earlier run."""
 
     run: str
     gpus: int
@@ -372,7 +372,7 @@ class MeasuredSaves:
 
     @property
     def interval(self) -> int:
-        """The round number of steps between two saves with which saving takes at most MAX_SAVE_SHARE of the time."""
+        """Steps between two saves, a round number, so that saving takes at most MAX_SAVE_SHARE of the time."""
         least = math.ceil(self.save * (1 - MAX_SAVE_SHARE) / MAX_SAVE_SHARE / self.step)
         unit: int = 10 ** max(0, len(str(least)) - 2) * (5 if least >= 10 else 1)
         return math.ceil(least / unit) * unit

@@ -1,4 +1,4 @@
-"""Recipes and form fields from the chart's values.schema.json, which alone knows fields by name, and its checks."""
+"""Recipes and form fields from the chart's values.schema.json, the one place that names them, and checks by it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def parse_defaults(schema: Schema) -> dict[str, Value]:
 
 
 def values_of_recipe(schema: Schema, recipe: str) -> dict[str, Value]:
-    """How a recipe changes the chart's defaults, including its own name."""
+    """The recipe's changes of the chart's defaults, including its own name."""
     options = _recipe_options(schema)
     return merge_values(options[recipe].get("defaults", {}), {"recipe": {"id": recipe}})
 
@@ -45,7 +45,7 @@ def recipe_launchers(schema: Schema, recipe: str) -> tuple[str, ...]:
 
 
 def parse_fields(schema: Schema, recipe: str) -> tuple[Field, ...]:
-    """The form fields of a recipe by section; a section is placed where its first field is."""
+    """The form fields of a recipe by section; sections are in the order of their first fields."""
     defaults = merge_values(parse_defaults(schema), values_of_recipe(schema, recipe))
     fields = [
         _parse_field(path, part, get_path(defaults, path))

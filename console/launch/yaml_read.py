@@ -1,7 +1,7 @@
 """Parses YAML that people write into values of the schema's types, with line numbers.
 
-Values are read from the parser's events, never built by it: references, tags and other ways to make a few lines into
-gigabytes or objects are refused where they stand, and a number keeps its spelling until its field says what it is.
+Values are built from the parser's events: references, tags and other YAML features that turn a few lines into gigabytes
+or objects are refused with their line, and a number keeps its spelling until its field's type is known.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class _YamlReader:
 
 
 def parse_text(text: str) -> tuple[YamlNode | None, tuple[Remark, ...]]:
-    """Parse YAML into a mapping (None if empty), and its duplicate keys; raises TextFault."""
+    """Parse YAML into a mapping (None if empty), and its duplicate keys. Raises YamlSyntaxError."""
     import yaml  # only forms with a text, and values files, pay for it
 
     if len(text) > MAX_TEXT_CHARACTERS:

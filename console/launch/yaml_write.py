@@ -121,7 +121,7 @@ class _TextEdits:
 
 
 def edit_text(old_text: str, values: Mapping[str, Value], same: HasValue, spare: CanStay) -> str | None:
-    """The person's text edited in place to these values, to be read again as a check; None if that is impossible."""
+    """The person's text edited in place to these values; None if impossible. The caller parses it again as a check."""
     try:
         root, repeated = parse_text(old_text)
     except YamlSyntaxError:

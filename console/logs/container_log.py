@@ -1,8 +1,8 @@
 """Follows the log of one container over dropped connections and restarts, without losing or repeating a line.
 
-The API server can only be asked for lines since a whole second. So the lines of the last seconds are remembered, asked
-for again after a drop, and those already given are left out, however many carry the same timestamp. What is remembered
-is bounded: a container that prints more than MAX_REMEMBERED_LINES in these seconds goes on after the oldest of them.
+The API server's `sinceTime` has whole seconds. Therefore the lines of the last seconds are remembered; after a drop
+they are requested again, and those delivered before are left out, however many have the same timestamp. The memory is
+bounded: a container that prints more than MAX_REMEMBERED_LINES in these seconds resumes after the oldest of them.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class RetryPolicy(Retries):
     """Decides after an error whether to wait and retry, to treat the log as ended, or to raise the error."""
 
     def __init__(self, follow: bool, backoff: Backoff, rest: Callable[[float], Awaitable[None]], *, seen: bool) -> None:
-        """`rest` waits so many seconds, less if useless; `seen` says whether lines of the log were delivered."""
+        """`rest` waits so many seconds, less once the server answers; `seen`: lines of the log were delivered."""
         super().__init__(backoff)
         self._follow = follow
         self._rest = rest
@@ -268,7 +268,7 @@ class LogStream:
         restarts: int = -1,
         backoff: Backoff = DEFAULT_BACKOFF,
     ) -> None:
-        """`clean_lines` gets lines, `clean_text` blocks; `restarts`: of the container, or -1."""
+        """`clean_lines` and `clean_text` redact lines and blocks; `restarts`: the container's count, -1 if unknown."""
         self.state = StreamState.WAITING
         self.gaps: list[tuple[float, float]] = []  # between which moments lines may be lost
         self._received = self._broken = (
@@ -301,7 +301,7 @@ class LogStream:
 
     @property
     def complete_until(self) -> float:
-        """The moment, by the monotonic clock, up to which the log is complete."""
+        """The time (monotonic clock) up to which the log is complete."""
         if self.state in {StreamState.RECONNECTING, StreamState.REFUSED}:
             return self._broken
         if self.state is not StreamState.LIVE:

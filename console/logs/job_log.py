@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from console.logs.container_log import LogStream, TimedLine
 
     OpenStream = Callable[[LogRequest, ResumeCursor, Callable[[list[bytes]], list[bytes]], int], LogStream]
-    """Opens a log: which, the lines given before, what cleans all whole lines, restarts of the container."""
+    """Opens a container's log: request, cursor after the delivered lines, redaction of lines, restarts."""
 
 
 class Gap(Struct, frozen=True):
@@ -62,7 +62,7 @@ def _format_clock(moment: float) -> str:
 
 
 class LogCoverage(Struct, frozen=True):
-    """How many ranks of a job are followed, and what is missing."""
+    """Number of a job's ranks by state of their log, and the lines that are missing."""
 
     total: int = 0
     live: int = 0
@@ -160,13 +160,13 @@ class FollowedContainer(Struct):
         return found
 
     async def mark_truncated(self) -> None:
-        """Record on disk that older lines may be missing; OSError."""
+        """Record on disk that older lines may be missing. Raises OSError."""
         last, self.tail = self.tail, 0
         await asyncio.to_thread(self.segment.mark_truncated, last)
 
 
 async def fetch_older_lines(segment: LogSegment, streams: OpenStream, pod: Pod, container: str) -> None:
-    """Fetch the older lines that were skipped at first, if the container still has them; OSError of the disk."""
+    """Fetch the older lines that were skipped at first, if the container still has them. OSError if a write fails."""
     if not segment.opened_with or not segment.times:
         return
     first = segment.times[0]
@@ -464,7 +464,7 @@ class JobLog:
         return [part for part in self.parts if part.rank == rank]
 
     def progress_bars(self, ranks: Collection[int] | None = None) -> dict[int, str]:
-        """By rank, of these or all, the progress bar that it is drawing: a line without an end yet."""
+        """The current progress bar (a line without an end yet) by rank, of these ranks or all."""
         return {
             part.rank: part.open.decode("utf-8", "replace")
             for part in self.parts

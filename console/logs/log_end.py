@@ -1,7 +1,7 @@
-"""How the program of a pod ended, and why, by the last lines of its log.
+"""The end of a pod's program and its reason, by the last lines of its log.
 
-The launchers print a last line with the exit code. Pods may be kept after it, so that nothing but this line tells that
-the job is over. A log without it may end with the report of torchrun, mpirun or DeepSpeed.
+Launchers print a last line with the exit code. Pods may be kept after it, so only this line shows that the job is over.
+A log without it may end with the report of torchrun, mpirun or DeepSpeed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LogEnd(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What failed, in words; empty after a success."""
+        """The failure in words; empty after a success."""
         if not self.code:
             return ""
         how = ", ".join(filter(None, (self.stage, f"exit code {self.code}")))
@@ -45,7 +45,7 @@ class LogEnd(Struct, frozen=True):
 
 
 def read_end(texts: Sequence[str], code: int, time: float, pod: int, *, is_previous: bool) -> LogEnd:
-    """How a program with that exit code ended, and why by its last lines."""
+    """The end of a program with that exit code, and the reason by its last lines; `is_previous`: the pod is kept."""
     if not code:
         return LogEnd(code, time, pod, is_previous)
     stage, reason = trainlog.name_reason(texts)
@@ -57,12 +57,12 @@ def is_end_line(text: str) -> bool:
 
 
 def is_begin_line(text: str) -> bool:
-    """Whether a launcher begins with this line; the end of a program before it is out of date."""
+    """Whether a launcher begins with this line, so that an end before it belongs to an earlier program."""
     return ", recipe " in text and _BEGIN_LINE.search(text) is not None
 
 
 def find_log_end(lines: Sequence[LogLine | PodLine], pod: int, now: float = 0.0) -> LogEnd | None:
-    """How the program in this log ended; None if it runs, or if the log, silent up to `now`, does not show an end."""
+    """The end of the program in a log; None while it runs, or if a log that is silent up to `now` shows no end."""
     texts = [line.text for line in lines]
     for at in range(len(texts) - 1, -1, -1):
         if is_begin_line(texts[at]):

@@ -1,12 +1,12 @@
 """The log folder on disk: one folder per JobSet uid, in it one per attempt, and there one file per container.
 
-    logs/UID/job.json                           which job it was
+    logs/UID/job.json                           metadata of the job
     logs/UID/attempt-0/0007.main.POD-UID.log   rank 7, container main
 
-Files can be read by their owner only and hold no secrets; lines are only ever added. Of several consoles on one job
-the first writes here; the others keep a copy of their own, and what the first missed is added when they leave.
+Files are readable by their owner only and hold no secrets; lines are only ever appended. Of several consoles on one job
+the first writes here; the others write a private copy, whose newer lines are merged when they close.
 
-`JobFolder` is that of a job that is followed; `RankLogFiles` writes one file a rank, and the tables apart.
+`JobFolder` is the folder of a followed job; `RankLogFiles` writes a file per rank, and files of result tables.
 """
 
 from __future__ import annotations
@@ -331,11 +331,11 @@ _NCCL_TABLE_LINE = re.compile(r"^\s*#|^\s*\d+\s+\d+\s+\S+\s+\S+\s+-?\d+\s+[\d.]+
 _CONNECTIVITY_BEGINS = re.compile(r"step \d+ connectivity: run$")
 _CONNECTIVITY_ENDS = re.compile(r"step \d+ connectivity: (?:done|failed)\b")  # between them every rank names its node
 _CONNECTIVITY_LINE = re.compile(r"\b(?:pong|hostfile|slots=\d+|discover\w*|connectivity|sshd listens)\b", re.IGNORECASE)
-"""A line about who reached whom."""
+"""A line of the connectivity test, in which ranks reach each other."""
 
 
 class RankLogFiles:
-    """Writes the log of each rank to a file in one folder; call `add` in a thread."""
+    """Writes the log of each rank to a file in one folder; call `add_lines` in a thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,8 +1,8 @@
 """Lines of a log, and how they are split from the bytes that the kubelet serves: timestamp, space, text.
 
-A progress bar is a line drawn again and again over a carriage return. Kept of it are its last frame and, as lines of
-their own, one frame of each step that tells a loss (curves are drawn of these) and the bar over which a loss was
-printed (it says of which step). Hours of a bar take no more room than one line.
+A progress bar is a line that is redrawn after a carriage return. Kept as lines are its last frame, one frame of each
+step with a loss (for the curves), and the bar that stood before a printed loss (for its step). So hours of a bar take
+little more space than one line.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _TIMESTAMP_LENGTH = 31  # length of 2026-11-21T07:00:00.000000000Z and the space
 
 
 class LineSplitter:
-    """Splits bytes into lines: the first mebibyte of each, and of redrawn ones what `ProgressBarFilter` keeps."""
+    """Splits bytes into lines of at most 1 MiB; of a redrawn line the frames that `ProgressBarFilter` keeps."""
 
     def __init__(self, *, stamped: bool = True) -> None:
         """`stamped`: whether each line begins with its timestamp."""

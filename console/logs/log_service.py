@@ -183,9 +183,9 @@ class LogService:
     ) -> AsyncIterator[JobLog]:
         """The log of a job, with one connection per container shared by all readers; the last reader closes them.
 
-        What is kept on the disk comes first. A job that is not there (any more) has only that; NotFound is raised by
-        nobody, as it may still come. `tail`: lines of each container that are fetched at first, all of them unless
-        given; `once`: what there is now, not followed; `chosen`: of so many ranks those that are read.
+        Lines stored on disk come first. A job that is missing in the cluster has only those, and raises no NotFound,
+        since it may still come. `tail`: last lines of each container fetched at first (None: all); `once`: present
+        lines, without following; `chosen`: maps the number of ranks to those that are read (None: all).
         """
         key = namespace, name
         log = self._shared.get(key)

@@ -1,7 +1,7 @@
 """Log texts on screen: pages of lines, a filter, and a search (see `LogText`), which tests whole blocks of lines.
 
-A filter for something (a pattern, errors, what NCCL says) looks closely only at lines that hold a literal every match
-must have; a filter that leaves something out looks at every line. A line is named by the offset at which it begins.
+An including filter (a pattern, errors, NCCL) tests only lines with a literal that every match contains; an excluding
+filter tests every line. Lines of a block are identified by the byte offset of their beginning.
 """
 
 from __future__ import annotations

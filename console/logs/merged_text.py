@@ -1,4 +1,4 @@
-"""Many logs as one text: merged by time, any page without sorting all of it, or a line of many ranks shown once."""
+"""Many logs as one text: merged by time without sorting all of it, or with a line of many ranks shown once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TimedLines = LogSegment | FilteredLines  # lines of one source, whose `times` as
 
 
 def offsets_of_line(logs: Sequence[TimedLines], first_line: int) -> list[int]:
-    """For each part, how many of its lines precede line `first_line` of the merged text; a binary search in time."""
+    """For each log the number of its lines before line `first_line` of the merged text; a binary search by time."""
     low = [0] * len(logs)
     high = [len(part.times) for part in logs]
     if first_line <= 0:
@@ -67,7 +67,7 @@ def offsets_of_line(logs: Sequence[TimedLines], first_line: int) -> list[int]:
 
 
 def _skip_lines(logs: Sequence[TimedLines], positions: list[int], lines: int) -> list[int]:
-    """Advance the position in each part by `lines` in all; fast also where many lines have the same time."""
+    """Advance the positions in the logs by `lines` in all; fast also if many lines have the same time."""
     while lines > 0:
         moment = min(part.times[here] for part, here in zip(logs, positions, strict=True) if here < len(part.times))
         for index, part in enumerate(logs):
@@ -108,7 +108,7 @@ CUT_NOTE = b" (the line goes on)"
 
 
 class MergedText(LogText):
-    """Several logs as one text in order of time; `parts` returns the logs, `label` names one."""
+    """Several logs as one text in order of time; `segments` returns the logs, `label` names one."""
 
     def __init__(self, segments: Callable[[], Sequence[LogSegment]], label: Callable[[LogSegment], str]) -> None:
         self._get = segments
@@ -121,7 +121,7 @@ class MergedText(LogText):
         self._matches_of: dict[int, FilteredLines] = {}
 
     def set_segments(self) -> None:
-        """Update the list of logs: add new ones and drop those that are no longer wanted."""
+        """Update the list of logs: add new ones and drop those that `segments` returns no more."""
         self._segments = list(self._get())
 
     def _visible_parts(self) -> Sequence[TimedLines]:
@@ -260,7 +260,7 @@ class CommonLine:
     ranks: set[int] = field(default_factory=set)
 
     def ranks_text(self, total: int, gaps: Iterable[Gap] = ()) -> str:
-        """Who printed the line: "128/128", "127/128 (all but 41)", "7/7 (7 not read)"; "pod 3" for a single one."""
+        """The ranks of the line: "128/128", "127/128 (all but 41)", "7/7 (7 not read)"; "pod 3" for a single one."""
         number, unread = len(self.ranks), self.ranks_unread(gaps)
         known = total - len(unread)
         if total <= 1:
@@ -299,7 +299,7 @@ class CommonLineFinder:
         self._open: OrderedDict[str, list[CommonLine]] = OrderedDict()
 
     def add(self, lines: Iterable[PodLine]) -> None:
-        """Add the lines that are new since the last call; older ones may have changed only after its end."""
+        """Add new lines to the groups, in order of time; earlier groups may gain ranks."""
         for line in lines:
             key = normalize_line(line.text, line.pod)
             groups = self._open.get(key)

@@ -1,4 +1,4 @@
-"""Alarms: kinds, texts with next steps, and how many jobs are watched."""
+"""Alarms: kinds, texts with next steps, and the number of jobs that are watched."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ class Alarm(Struct, frozen=True):
 
     @property
     def since(self) -> float:
-        """The time of the alarm's event, else when the alarm was raised."""
+        """The time of the alarm's event (epoch seconds), else the time at which the alarm was raised."""
         return self.began or self.time
 
     @property
     def ended_text(self) -> str:
-        """What ended the alarm, or "over"; empty while it is active."""
+        """The event that ended the alarm ("until the job ended"), or "over"; empty while it is active."""
         return "" if not self.over else f"until {self.ended}" if self.ended else "over"
 
     @property
@@ -105,10 +105,10 @@ class Alarm(Struct, frozen=True):
         act: str = "",
         has_checkpoint: bool = False,
     ) -> str:
-        """What to do next; `owner`: who launched the job, "you" for this person.
+        """The next step for the person, in words; `owner`: who launched the job, "you" for this person.
 
-        `look`, `stop` and `act`, which lists all that can be done: what does that where it is shown, instead of
-        commands. `has_checkpoint`: whether a launch could go on from one.
+        `look`, `stop` and `act` (a list of all actions) replace commands in the text by keys, where there are any.
+        `has_checkpoint`: whether a new launch could resume from a checkpoint.
         """
         verb, why = _NEXT_STEPS[self.kind]
         shows = f"{look or f'a4 {verb} {self.job}'} {why}"
@@ -136,7 +136,7 @@ class Alarm(Struct, frozen=True):
 
 
 def next_step(alarm: Alarm, watch: WatchedCluster) -> str:
-    """What to do next about an alarm; stopping is suggested only if allowed, with the job's owner."""
+    """The next step after an alarm, in words; stopping, with the job's owner, is only suggested if allowed."""
     from console.kube.find_job import with_namespace_option
 
     jobset = watch.fleet.jobsets.get((alarm.namespace, alarm.job))
@@ -167,7 +167,7 @@ class AlarmReport(NamedTuple):
 
 
 class AlarmCoverage(Struct, frozen=True):
-    """How many running jobs are watched for alarms."""
+    """The number of running jobs that are watched for alarms, and the reasons if not all are."""
 
     running: int = 0  # running jobs of the chosen namespaces
     heard: int = 0  # jobs whose log is followed

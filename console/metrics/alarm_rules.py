@@ -1,4 +1,4 @@
-"""Evaluates one job's alarm rules by the clock of this machine, as those of nodes may be minutes apart."""
+"""Evaluates one job's alarm rules by this machine's clock, since the clocks of nodes may be minutes apart."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class AlarmWatch:
         self._replace_alarm(known, changed)
 
     def _continued_stall(self, alarm: Alarm) -> Alarm | None:
-        """The last stall alarm, if this stall began before it was raised and so is the same one; else None."""
+        """The last stall alarm if this stall began before that alarm, so that both are one stall; else None."""
         if alarm.kind is not AlarmKind.STALL:
             return None
         same = (each for each in reversed(self.alarms) if each.kind is alarm.kind)
@@ -266,13 +266,13 @@ class AlarmWatch:
         return True
 
     def _no_step_text(self, now: float, sample: JobSample) -> tuple[str, float]:
-        """(text of the alarm that no step comes, empty if one may still come; since when)."""
+        """(text of a stall or silence alarm, empty if a step may still come; start of the stall)."""
         if stalled := self._stall_text(now, sample):
             return stalled, self.step_at
         return self._silence_text(now, sample)
 
     def _stall_text(self, now: float, sample: JobSample) -> str:
-        """The text of a stall alarm if a step is overdue, else empty; sets `late` to how late the step is."""
+        """The text of a stall alarm if a step is overdue, else empty; sets `late` to its delay in words."""
         self.late, self.unproved = "", False
         if not sample.running or sample.finished or sample.trained:
             return ""
@@ -295,7 +295,7 @@ class AlarmWatch:
         return words if quiet > limit and proved else ""
 
     def _silence_text(self, now: float, look: JobSample) -> tuple[str, float]:
-        """(text of a stall alarm if no line has come for too long, else empty; since when)."""
+        """(text of a stall alarm if no line has come for too long, else empty; time of the last line)."""
         if not look.running or look.finished or look.trained or now - self._begun < self._settles or look.behind_log:
             return "", 0.0
         known = self.has_lines and (look.step is None or look.steps >= MIN_STEPS_FOR_PACE) and not self._pausing
@@ -318,7 +318,7 @@ def _late_words(silent_seconds: float, sample: JobSample) -> str:
 
 
 def _why_not_running(sample: JobSample) -> str:
-    """What ended an alarm: what became of its job, which no longer runs."""
+    """The reason why the job no longer runs, with which its alarms end."""
     if sample.finished:
         return "the job failed" if sample.failed else "the job ended"
     return "its pods ended"

@@ -1,4 +1,4 @@
-"""Watches jobs for alarms: opened ones by all their logs, the others that run by a log or two."""
+"""Watches jobs for alarms: opened ones by the logs of all their pods, other running jobs by one or two logs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class AlarmService:
         return self.jobs.get(key)
 
     def find_measures(self, namespace: str, name: str, *, is_followed: bool = False) -> JobMeasures | None:
-        """The measurements of a watched job; None while old lines are read. `is_followed`: of some logs if not all."""
+        """The measurements of a watched job; None while old lines are read. `is_followed`: some logs suffice."""
         job = self.jobs.get((namespace, name))
         is_read = job is not None and (job.is_followed if is_followed else not job.is_lagging)
         return job.measures if job is not None and is_read else None
@@ -85,7 +85,7 @@ class AlarmService:
             self._end_job((ended or opened)[0])
 
     def watch_namespace(self, namespace: str = "", *, always: bool = False, inspects: bool = True) -> None:
-        """Watch the running jobs of a namespace (all if empty); `inspects`: stalled ones are inspected too."""
+        """Watch running jobs of a namespace (all if empty), as set or `always`; `inspects`: inspect stalled ones."""
         if not (self.thresholds.running or always):
             return
         if self._rounds is None:
@@ -103,7 +103,7 @@ class AlarmService:
             await asyncio.sleep(POLL_SECONDS)
 
     async def update_jobs(self) -> None:
-        """Check every running job that is not open on a page; those at rest only where a JobSet has changed."""
+        """Check every running job that has no open page; jobs without a log only if a JobSet has changed."""
         slices, seen = WorkSlices(), (self._sources.cluster.fleet.jobsets, self.namespace)
         unchanged, self._seen = seen[0] is self._seen[0] and seen[1] == self._seen[1], seen
         self._running = running = self._running if unchanged else self._running_jobs()
@@ -135,7 +135,7 @@ class AlarmService:
         return sorted(running, key=lambda each: (-each.gpus, -each.created))
 
     def _log_shares(self, running_jobs: list[JobSet]) -> dict[Key, int]:
-        """For each running job, how many of its logs are followed."""
+        """The number of logs that are followed of each running job."""
         left, shares = self.thresholds.streams, {}
         for jobset in running_jobs:
             if left and (job := self.jobs.get(jobset.key)) is not None and not job.is_opened:
@@ -167,7 +167,7 @@ class AlarmService:
 
     @property
     def latest_alarms(self) -> list[Alarm]:
-        """The alarms of this session in the namespace that is watched, also those that are over, newest first."""
+        """This session's alarms in the watched namespace, newest first, including those that are over."""
         return [each for each in self._list_alarms() if self._is_watched((each.namespace, each.job))]
 
     def _list_alarms(self) -> list[Alarm]:
@@ -214,7 +214,7 @@ class AlarmService:
             await job.close()
 
     async def check_job(self, namespace: str, name: str, seconds: float) -> AlarmReport:
-        """Check a job by two logs until its first alarm or so many seconds, and DOUBT_SECONDS more in case of doubt."""
+        """Check a job by two logs until its first alarm, for `seconds`, and DOUBT_SECONDS more while it is unclear."""
         key, until = (namespace, name), time.monotonic() + seconds
         watch = AlarmWatch(key, self.thresholds, SERVER_CLOCK.now(), settles=seconds)
         monitor = JobMonitor(key, self.thresholds, self._passive_sources, watch)

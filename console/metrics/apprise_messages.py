@@ -1,7 +1,7 @@
 """Sends alarms through a separate process; of an address, which may hold a password, only the scheme is shown.
 
-The process runs this module: the import of apprise takes a second. Its input: {"to": addresses, "title": …, "text": …},
-without a text nothing is sent. Its output: for each address why it failed, or "".
+The process runs this module, since importing apprise takes a second. Its stdin is JSON: {"to": addresses, "title": …,
+"text": …}; without a text nothing is sent. Its stdout is a JSON object: by address the error, empty on success.
 """
 
 from __future__ import annotations

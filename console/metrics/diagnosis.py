@@ -133,7 +133,7 @@ class Diagnoses:
         await self._file().record_diagnosis(diagnosis)
 
     async def record_slowdown(self, uid: str, slowdown: Slowdown | None) -> None:
-        """Record that a job's steps take longer than before; None: they do not any more."""
+        """Record that a job's steps take longer than before; None records that they no longer do."""
         if slowdown is not None:
             words, since, limit = slowdown
             await self.record(Diagnosis(uid, DiagnosisKind.SLOWER, since, words, threshold=limit))
@@ -183,7 +183,7 @@ def find_blame(alarms: Iterable[Alarm], diagnosis: Diagnosis | None) -> Blame:
 
 
 def judge_pace(progress: JobProgress, seen: Diagnosis | None, taken: Diagnosis | None) -> JobProgress:
-    """The progress with the slowdown `seen`, unless `taken`, a person's consent to that pace, is later."""
+    """The progress with the recorded slowdown `seen`; none if a person accepted that pace later (`taken`)."""
     if (
         seen is not None
         and seen.words

@@ -1,13 +1,13 @@
 """GPU readings of a job's ranks, network rates, outliers, and the programs' output that they are parsed from (pure).
 
-That is nvidia-smi's table and CSV, the DCGM exporter's metrics, and RDMA and NVLink counters, printed by a script:
+The output: nvidia-smi's table and CSV, the DCGM exporter's metrics, and RDMA and NVLink counters printed by a script:
 
-    a4-counters 812.31                  seconds since the machine started; what follows was read then
+    a4-counters 812.31                  seconds since the machine started; the next lines were read then
     a4-rdma mlx5_0/1 RECEIVED SENT      port_rcv_data and port_xmit_data of the kernel: words of 4 bytes
     GPU 0: NVIDIA B200 (UUID: ...)      `nvidia-smi nvlink -gt d`
          Link 0: Data Tx: 5120 KiB
 
-A rate needs two readings; where a counter is missing, was set back, or says N/A, it is not known.
+A rate needs two readings; it is None if a counter is missing, was reset, or is N/A.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class GpuBoard:
         )
 
     def is_outlier(self, gpu: Gpu, metric: GpuMetric, middle: float | None, *, share: float = 1.0) -> bool:
-        """Whether a GPU has a fault or is, by `share` of the distance that counts, off on the bad side."""
+        """Whether a GPU has a fault, or is off on the bad side by over `share` of the metric's outlier distance."""
         value = metric.value(gpu)
         if gpu.faults:
             return True
@@ -238,7 +238,7 @@ class GpuBoard:
 
 
 class OutlierOrder:
-    """The order of ranks with outliers first; a rank moves only once it clearly is one."""
+    """The order of ranks with outliers first; a rank changes its position only once it is clearly an outlier."""
 
     def __init__(self) -> None:
         self._metric_name = ""

@@ -80,8 +80,8 @@ class GpuReader:
     ) -> AsyncGenerator[GpuBoard, None]:
         """Yield the job's GPU readings as they change, also across pod replacements; the first one is empty.
 
-        `source`: nothing but that; else nvidia-smi, or the exporter where that cannot be run. What fails in one pod is
-        on the board. Raises NotFound if there is no such job.
+        `source`: the only source; by default nvidia-smi, else the exporter if nvidia-smi cannot be run. A failure in
+        one pod is on the board. Raises NotFound if there is no such job.
         """
         self._ranks_of_job(namespace, name)
         readings: dict[int, PodGpus] = {}
@@ -277,7 +277,7 @@ class GpuReader:
 
 @dataclass(frozen=True, slots=True)
 class _ReadOptions:
-    """How GPUs are read: receiver of readings, interval in seconds, source, and receiver of refusals."""
+    """Options of a read: callback for readings, interval in seconds, source, and callback for refusals."""
 
     take: ReadingCallback
     every: float

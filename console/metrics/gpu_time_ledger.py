@@ -175,7 +175,7 @@ class _Reckoning:
                 return self._standstill_parts(span)
 
     def _step_parts(self, span: TimeSpan, longer: float) -> list[Part]:
-        """The time of steps, with what a slow rank takes; `longer`: the share by which slow steps are longer."""
+        """The time of steps, split by the loss to slow ranks; `longer`: the share by which slow steps are longer."""
         named = [each for each in self._named if each[0] < span.end and span.start < each[1]]
         least = longer if named and span.kind is SpanKind.SLOW else 0.0
         cuts = [*((low, high) for low, high, _ in named), *self._lost_spans]
@@ -197,7 +197,7 @@ class _Reckoning:
         return []
 
     def _standstill_parts(self, span: TimeSpan) -> list[Part]:
-        """What a span without steps consists of: a pause, a return to a checkpoint, or the time after the last step."""
+        """The parts of a span without steps: a pause, a return to a checkpoint, or the time after the last step."""
         late = span.kind is SpanKind.LATE
         after = late or span.kind is SpanKind.AFTER
         steps = 0 if after else {SpanKind.BACK: 1, SpanKind.NEXT: 0}.get(span.kind, span.steps)
@@ -247,7 +247,7 @@ class _Reckoning:
             yield next(span.start for span in self._spans if _is_training(span)), self._run.end  # nothing was kept
 
     def _saved_at(self, step: int, spans: Sequence[TimeSpan], default: float) -> float:
-        """The time when the checkpoint of a step was complete, by the spans in which saving held up the run."""
+        """The time at which the checkpoint of a step was complete, by the spans of saving; `default` if unknown."""
         for at in range(len(spans) - 1, -1, -1):
             span = spans[at]
             if span.steps and span.first < step <= span.last and span.kind is not SpanKind.AFTER:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class HealthLevel(StrEnum):
-    """The urgency of a job's health: how soon somebody has to act."""
+    """The urgency of a job's health."""
 
     WELL = "well"  # it runs, or has done its work, and nothing is known to be wrong
     WAITS = "waits"  # it waits, starts or ends; nobody has to do anything yet
@@ -66,10 +66,10 @@ def job_health(
 ) -> JobHealth:
     """The health of a job, from the snapshot, its alarms, and the end of its log.
 
-    `why_unknown`: why nobody can say whether its next step is late; `late_message`: that its next step is late, from
-    whoever follows its steps; `is_followed`: somebody does, so that times in its log are not needed; `faults`: what an
-    inspection found wrong with it; `verdict`: for whom its ranks wait; `slow`: for which rank they wait in each step,
-    or may wait, by `is_slow_certain`; `unread`: nobody has read its log yet; `why`: where it is known.
+    `why_unknown`: the reason why nobody knows whether its next step is late; `late_message`: that it is late, by a
+    reader of its steps; `is_followed`: there is such a reader, so times in the log are not needed; `faults`: findings
+    of an inspection; `verdict`: the rank that the others wait for; `slow`: the rank that they wait for in each step,
+    perhaps unless `is_slow_certain`; `unread`: its log was not read yet; `why`: the known reason of its state.
     """
     state, reason = jobset.state, why or why_job(jobset, fleet)
     if state is JobState.RUNNING and reason.category is Category.STARTING:
@@ -135,14 +135,14 @@ def _kept_health(jobset: JobSet, fleet: Fleet, job_progress: JobProgress, alarms
 
 
 def why_end_unknown(health: JobHealth) -> str:
-    """Why the job's end cannot be forecast (stalled, kept, diverged); empty if it ends by itself."""
+    """The reason why the job's end cannot be forecast (stalled, kept, diverged); empty if it ends by itself."""
     if health.kept:
         return f"{health.state}, pods kept"
     return health.state if health.state in STEPLESS_WORDS or health.state == "diverged" else ""
 
 
 def kept_words(jobset: JobSet, job_progress: JobProgress, now: float) -> str:
-    """How long an ended job's pods have held their GPUs for nothing: "pods kept, 16 GPUs idle since 12 min"."""
+    """The idle time of GPUs that an ended job's kept pods hold: "pods kept, 16 GPUs idle since 12 min"."""
     end = job_progress.end
     if end is None:
         return ""

@@ -1,7 +1,7 @@
 """A job's measurements from its log: ranks' progress, NCCL tests, training steps.
 
-The first rank prints the tables of nccl-tests; steps of training are printed by the first, the last, or all ranks. Of
-jobs with many ranks only those two are parsed. Steps that several ranks print are kept apart by rank.
+The first rank prints the tables of nccl-tests; the first, the last, or all ranks print training steps. Of jobs with
+many ranks only the first and last are parsed. Steps that several ranks print are separated by rank.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class RankProgress:
-    """For each rank the time of its last line, and its last step."""
+    """The time of the last line and the last step of each rank."""
 
     def __init__(self) -> None:
         self._own_formats = own_log_formats()
@@ -158,11 +158,11 @@ class JobMeasures:
 
     @property
     def end(self) -> LogEnd | None:
-        """How the job's program ended; None if it runs or its log does not show an end."""
+        """The end of the job's program; None if it runs or its log does not show an end."""
         return combine_ends(self.ends.values())
 
     def list_spans(self, until: float, limits: Thresholds) -> list[TimeSpan]:
-        """How the job's time was used, as spans by its log, which is complete up to `until` (0.0: to its last line)."""
+        """The use of the job's time as spans, by its log, which is complete up to `until` (0.0: to its last line)."""
         track, end = self.track, self.end
         if end is not None and end.kept:
             spans = list_seen([self.tables, *(each.seen for each in self.tracks)], end.time)
@@ -229,7 +229,7 @@ class JobMeasures:
 
     @property
     def first_step_at(self) -> float:
-        """When the first step was made, or the first table began; 0.0 before that."""
+        """Time of the first step, or of the start of the first table; 0.0 before it."""
         if (track := next((each for each in self.tracks if len(each)), None)) is not None:
             return track.times[0]
         return next((span.start for span in self.tables.list_spans() if span.kind is SpanKind.ROWS), 0.0)
@@ -331,14 +331,14 @@ _MAX_SIMILAR_LINES = 512  # lines that are read at once if they differ from a st
 
 
 def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[TrainingRun], dict[int, float]]:
-    """Parse the lines of one log: its tests, its training runs, and when the last line of each test came."""
+    """Parse the lines of one log: its tests, its training runs, and the time of each test's last line by index."""
     text = "".join([f"{line.text}\n" for line in lines])
     tests, printed = _read_tests(lines, text)
     return tests, _read_runs(lines, text), printed
 
 
 def _read_tests(lines: Sequence[LogLine], text: str) -> tuple[tuple[NcclTest, ...], dict[int, float]]:
-    """The tests of a log, and when the last line of each came; comments delimit them, their rows are parsed in bulk."""
+    """The tests of a log, and the time of each one's last line; comments delimit them, rows are parsed in bulk."""
     nccl, printed = trainlog.NcclParser(), dict[int, float]()
     comments = groupby(lines, lambda line: line.text[:7] if "#" in line.text else "")
     for begin, group in comments if nccl.may_be_relevant(text) else ():
@@ -420,7 +420,7 @@ class _NcclTables:
         self._tests: list[MeasuredTest] = []
 
     def feed_lines(self, of: tuple[int, str, str], rank: int, lines: Sequence[PodLine]) -> bool:
-        """Parse lines of one run of the container; returns whether any belonged to a test."""
+        """Parse lines of the container run `of` (attempt, pod, container); returns whether a test changed."""
         if of != self._of:
             self.done += self._tests
             self.parser, self._of, self._tests = trainlog.NcclParser(), of, []

@@ -1,7 +1,7 @@
 """Monitors one job: its measurements and its alarms, for the list, its page and commands.
 
-It reads the logs of all its pods, once for all who look; or, of a job whose page nobody opened, those of the first and
-last pods, then only the one that tells of steps. Of these nothing goes to the disk, and only so many steps are kept.
+An opened job is read by the logs of all its pods, shared by all readers. Another job is read by the logs of its first
+and last pods, then only by the one that has the steps; its lines are not stored on disk, and only some of its steps.
 """
 
 from __future__ import annotations
@@ -175,11 +175,11 @@ class MonitorSources:
     diagnosis: Callable[[str], Diagnosis | None] = lambda _: None  # by uid, the rank that the others wait for
     inspect: Callable[[tuple[str, str]], Awaitable[None]] | None = None  # inspects a stalled job; None: never
     find_late_rank: Callable[[tuple[str, str], float | None], Awaitable[None]] | None = None
-    """Asks NCCL of a job which rank launches later than the others, given the seconds of a step; None: never."""
+    """Asks NCCL of a job (given the seconds of a step) which rank launches later than the others; None: never."""
     store_slowdown: Callable[[str, Slowdown | None], Coroutine[None, None, None]] | None = None
-    """Keeps by uid that the steps of a job are slower, or no longer; None: never."""
+    """Stores, by JobSet uid, that a job's steps became slower, or (None) normal again; None: never."""
     find_own_job: Callable[[tuple[str, str]], Awaitable[object]] | None = None
-    """Raises NotAllowed where nothing may run in a job's pods unasked; None: it was asked for."""
+    """Raises NotAllowed if a job may not be inspected automatically; None: a person requested the readings."""
     open_log: Callable[[WatchedCluster, Pod], LogStream] = _open_log
 
 
@@ -286,7 +286,7 @@ class JobMonitor:
         return self._thresholds.busbw or self._sources.measures().pass_line
 
     async def load_earlier_phases(self) -> None:
-        """Read how long the start phases took in earlier runs, unless the job has made a step."""
+        """Read the durations of start phases in earlier runs, unless the job has made a step."""
         jobset = self._cluster.fleet.jobsets.get(self.key)
         if jobset is not None and not jobset.finished and self.measures.start is not None:
             with suppress(ConsoleError):  # then it is not known, and nothing is late by it
@@ -310,8 +310,8 @@ class JobMonitor:
         """Evaluate the alarms, and start the inspections that they call for.
 
         A late job is inspected at once, when its lateness becomes an alarm, and then after `INSPECTION_PAUSE`, each
-        time twice as late, while no rank is named: a busy pod may answer too late. Where steps have become slower, NCCL
-        is asked once for each slowdown which rank is late.
+        time twice as late, until a rank is named: a busy pod may answer too late. After each slowdown NCCL is asked
+        once which rank is late.
         """
         self.watch.evaluate(now, sample)
         self._store_slowdown(self.measures.track)

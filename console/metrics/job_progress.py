@@ -78,7 +78,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def late(self) -> str:
-        """How late the next step, row or start phase was when the log was read; empty if not late or unknown."""
+        """The delay of the next step, row or start phase when the log was read, in words; empty if none or unknown."""
         if self.start is not None:
             return self.start.late(self.at) if self.end is None else ""
         if self.rhythm is None or not self.stepped or self.finished or self.end is not None:
@@ -92,7 +92,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def moved(self) -> float:
-        """The time of the job's last step, else of the beginning of its start phase; 0.0 if unknown."""
+        """Time of the job's last step, else of the start of its present start phase (epoch seconds); 0.0 if unknown."""
         return self.start.since if self.start is not None else self.stepped
 
     @property
@@ -121,14 +121,14 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def failure(self) -> str:
-        """What failed, without the exit code; empty if unknown."""
+        """The cause of the failure, without the exit code; empty if unknown."""
         end = self.end
         named = "; ".join(filter(None, (end.reason, end.stage))) if end is not None else ""
         return self.fault or named
 
     @property
     def reason(self) -> str:
-        """Why the job failed: wrong values of a test, else the log's failure, else the exit code; else empty."""
+        """The reason of a failure: wrong values of a test, the log's failure or the exit code; empty if none."""
         ended = self.end.words if self.end is not None else ""
         if self.fault and self.end is not None:  # the test's last lines say no more
             ended = replace(self.end, reason="").words
