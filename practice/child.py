@@ -19,14 +19,14 @@ _STOP_SECONDS = 5.0
 
 @dataclass(slots=True)
 class PracticeProcess:
-    """A practice cluster in a child process; it ends with this process.
+    """A practice cluster in a child process, which ends with this process.
 
-    It watches its standard input: a pipe that only this process holds open.
+    The child watches its standard input: a pipe that only this process holds open.
     """
 
     process: subprocess.Popen[str]
     stderr_file: IO[str] = field(repr=False)
-    """What it wrote to its standard error: kept out of the terminal while a console fills that."""
+    """The child's standard error, kept away from the terminal while a console uses it."""
     _ready: Path | None = field(default=None, repr=False)
 
     @classmethod
@@ -49,7 +49,7 @@ class PracticeProcess:
         return cls(process, complaints)
 
     def kubeconfig(self) -> Path:
-        """Wait until it is ready and return the kubeconfig's path. Raises ConsoleError if it could not start."""
+        """Wait until the cluster is ready and return the kubeconfig's path. Raises ConsoleError if it cannot start."""
         if self._ready is None:
             line = self.process.stdout.readline() if self.process.stdout is not None else ""
             if not line:
@@ -61,7 +61,7 @@ class PracticeProcess:
         return self._ready
 
     def stop(self) -> None:
-        """End it and wait for its clean-up; its warnings go to standard error."""
+        """End the process and wait for its clean-up; its warnings go to standard error."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:

@@ -31,9 +31,9 @@ class Timer:
 
 
 class Clock:
-    """The clock of practice time. Once live it equals wall time, and ``speed`` only shortens waits.
+    """The clock of practice time. Once live, it equals wall time, and ``speed`` only shortens waits.
 
-    Before ``start_real_time`` it stands in the past (``start``) and moves only by ``simulate_until``, timer by timer.
+    Before ``start_real_time`` its time is ``start``, in the past, and moves only by ``simulate_until``, timer by timer.
     """
 
     def __init__(self, speed: float = 1.0, *, start: float | None = None) -> None:
@@ -43,7 +43,7 @@ class Clock:
         self._timers: list[Timer] = []
         self._sequence = 0
         self.live_from = time.time()
-        """When the past ends: events that would have expired by then need not be recorded."""
+        """Epoch seconds at which the replayed past ends: events that expire before it need not be recorded."""
 
     def now(self) -> float:
         return time.time() if self._past is None else self._past

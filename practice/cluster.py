@@ -84,7 +84,7 @@ class PracticeCluster:
         self.kubeconfig = self.folder / "kubeconfig"
         self._nodes = NodeController(self.plane)
         self.google: GoogleServer | None = None
-        """Practice Google, from the first time that somebody asks for it: its messages take a second to load."""
+        """The Google imitation; None until it is first requested, as its messages take a second to import."""
         self._opening_google = asyncio.Lock()
         self.server.extra_routes[GOOGLE_ENDPOINTS_PATH] = self.open_google
 
@@ -125,7 +125,7 @@ class PracticeCluster:
         apply_cluster_faults(self.storage, self.server.admin, self.kubelets.registries)
 
     async def start(self) -> None:
-        """Start; when this returns, the kubeconfig is written and ``url`` answers."""
+        """Start the cluster; on return the kubeconfig is written and ``url`` answers."""
         if self._own_folder:
             await asyncio.to_thread(remove_abandoned_folders, self.folder.parent)
             self.folder.mkdir(mode=0o700)
@@ -166,7 +166,7 @@ class PracticeCluster:
         return GoogleServer(world, self.server.admin.token)
 
     async def stop(self) -> None:
-        """Stop and remove everything."""
+        """Stop all servers and controllers, and remove temporary files."""
         if self.google is not None:
             await self.google.stop()
         self.plane.stop()

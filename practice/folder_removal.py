@@ -1,4 +1,4 @@
-"""Removes folders of practice clusters: its own, where ending programs of its pods still write, and abandoned ones."""
+"""Removes folders of practice clusters: the own one, even while ending programs still write, and abandoned ones."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from threading import Event
 from console.folders import PRACTICE_PREFIX
 
 REMOVAL_TIMEOUT = 3.0
-"""Seconds that programs which were told to end may go on writing: a shell that is hung up writes its history."""
+"""Seconds for which ending programs may go on writing: a shell that gets a hang-up signal writes its history."""
 
 _HELD = "held"  # a file in the folder that is locked for as long as its cluster lives
 
 
 def hold_folder(folder: Path) -> int:
-    """Tell others that this process uses the folder; returns a descriptor that does so until it is closed."""
+    """Lock the folder as used by this process; returns the descriptor that holds the lock until it is closed."""
     held = os.open(folder / f".{_HELD}", os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(held, fcntl.LOCK_EX)
     (folder / f".{_HELD}").rename(folder / _HELD)

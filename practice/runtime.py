@@ -21,7 +21,7 @@ class ContainerLog(Protocol):
     ended: bool
 
     async def wait(self, seen_version: int) -> None:
-        """Return when there are more than ``seen_version`` lines, or the log has ended."""
+        """Return once there are more than ``seen_version`` lines, or the log has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class Stdio:
     stdin: asyncio.StreamReader | None = None
     tty: bool = False  # whether it runs on a terminal: then there is one channel, and it is typed to
     sizes: asyncio.Queue[tuple[int, int]] = field(default_factory=asyncio.Queue)
-    """Columns and rows of the terminal, whenever they change."""
+    """(columns, rows) of the terminal, put at each change."""
 
 
 class Runtime(Protocol):
-    """What the API server asks of kubelets: logs, commands and connections of pods."""
+    """The services of kubelets for the API server: logs, commands and connections of pods."""
 
     def log(self, namespace: str, pod: str, container: str, previous: bool) -> ContainerLog:
-        """Return what a container printed, or its previous run; ApiError when there is none."""
+        """Return the output of a container, or of its previous run. Raises ApiError if there is none."""
 
     async def exec(self, namespace: str, pod: str, container: str, argv: list[str], stdio: Stdio) -> int:
         """Run a command and return its exit code."""

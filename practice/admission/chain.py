@@ -54,7 +54,7 @@ class AdmissionChain:
         }
 
     def __call__(self, operation: Operation, resource: Resource, new: Object, old: Object | None) -> Object:
-        """Default and validate one object; ApiError if it is refused."""
+        """Default and validate one object. Raises ApiError if it is refused."""
         if resource in _WITH_SPEC and new.get("spec") is None:
             new["spec"] = {}
         if operation == "CREATE":
@@ -116,7 +116,7 @@ def _raise_if_faults(resource: Resource, obj: Object, faults: list[FieldCause], 
 
 
 def _admit_unchanged(_: Object) -> None:
-    """The admission of kinds without defaults or validation: the object unchanged."""
+    """Change nothing: the admission of kinds without defaults or validation."""
 
 
 def _admit_new_namespace(namespace: Object) -> None:

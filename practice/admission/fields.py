@@ -61,7 +61,7 @@ def duplicate_value(path: str, value: Any) -> FieldCause:
 
 
 def not_found(path: str, value: str) -> FieldCause:
-    """The cause that a value refers to something missing."""
+    """The cause that a value refers to an object that does not exist."""
     return FieldCause(path, f"Not found: {json.dumps(value, ensure_ascii=False)}", "FieldValueNotFound")
 
 
@@ -71,7 +71,7 @@ def internal(text: str) -> FieldCause:
 
 
 def label_faults(value: str) -> list[str]:
-    """Return why a value is not an RFC 1035 label."""
+    """Return the reasons why a value is no RFC 1035 label."""
     faults = []
     if len(value) > 63:
         faults.append("must be no more than 63 characters")
@@ -85,21 +85,21 @@ def label_faults(value: str) -> list[str]:
 
 
 def rfc1123_label_faults(value: str) -> list[str]:
-    """Return why a value is no RFC 1123 label."""
+    """Return the reasons why a value is no RFC 1123 label."""
     if len(value) > 63:
         return ["must be no more than 63 characters"]
     return [] if _LABEL_1123.fullmatch(value) else [_LABEL_1123_WORDS]
 
 
 def label_value_faults(value: str) -> list[str]:
-    """Return why a value is not valid as a label's value."""
+    """Return the reasons why a value is not valid as a label's value."""
     if len(value) > 63:
         return ["must be no more than 63 bytes"]
     return [] if _VALUE.fullmatch(value) else [_VALUE_WORDS]
 
 
 def port_name_faults(value: str) -> list[str]:
-    """Return why a value is not a port name."""
+    """Return the reasons why a value is no port name."""
     faults = ["must be no more than 15 characters"] if len(value) > 15 else []
     if not _PORT.fullmatch(value):
         faults.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
@@ -109,7 +109,7 @@ def port_name_faults(value: str) -> list[str]:
 
 
 def subdomain_faults(value: str) -> list[str]:
-    """Return why a value is not an RFC 1123 subdomain."""
+    """Return the reasons why a value is no RFC 1123 subdomain."""
     faults = []
     if len(value) > 253:
         faults.append("must be no more than 253 characters")
@@ -123,7 +123,7 @@ def subdomain_faults(value: str) -> list[str]:
 
 
 def qualified_name_faults(value: str) -> list[str]:
-    """Return why a value is not a qualified name (label key with optional prefix)."""
+    """Return the reasons why a value is no qualified name (label key with optional prefix)."""
     parts = value.split("/")
     if len(parts) > 2:
         text = (

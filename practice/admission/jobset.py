@@ -43,7 +43,7 @@ def default_jobset(jobset: Object) -> None:
 
 
 def duplicate_key_faults(jobset: Object) -> list[FieldCause]:
-    """Return the duplicates in lists of the pod templates that must not have any."""
+    """Return duplicate items in those lists of the pod templates that must not have any."""
     templates = [job["template"]["spec"]["template"]["spec"] for job in jobset["spec"]["replicatedJobs"]]
     path = "spec.replicatedJobs[{}].template.spec.template.spec"
     return [fault for at, spec in enumerate(templates) for fault in duplicate_key_causes(spec, path.format(at))]

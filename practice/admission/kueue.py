@@ -42,7 +42,7 @@ def default_cluster_queue(queue: Object) -> None:
 
 
 def cluster_queue_faults(queue: Object) -> list[FieldCause]:
-    """Return what is wrong with the quotas of a ClusterQueue."""
+    """Return the faults in the quotas of a ClusterQueue."""
     faults: list[FieldCause] = []
     for at, group in enumerate(queue["spec"].get("resourceGroups") or ()):
         for number, flavor in enumerate(group["flavors"]):
@@ -55,7 +55,7 @@ def cluster_queue_faults(queue: Object) -> list[FieldCause]:
 
 
 def managed_job_faults(job: Object) -> list[FieldCause]:
-    """Return what is wrong with queue, time limit and topology request of a new job."""
+    """Return the faults in queue, time limit and topology request of a new job."""
     marks, faults = labels_of(job), []
     if label_names.QUEUE in marks:
         why = subdomain_faults(marks[label_names.QUEUE])
@@ -92,7 +92,7 @@ def managed_job_changes(new: Object, old: Object) -> list[FieldCause]:
 
 
 def raise_webhook_denial(webhook: str, faults: list[FieldCause]) -> None:
-    """Raise what the API server says when one of Kueue's webhooks denies a request."""
+    """Raise the error with which the API server reports a request denied by one of Kueue's webhooks."""
     if not faults:
         return
     sentences = [f"{fault.field}: {fault.message}" for fault in faults]

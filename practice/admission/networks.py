@@ -1,6 +1,6 @@
 """Converts a pod's network annotation to node resources, as GKE's webhook does.
 
-A node has one card for each Network of the kind Device, so one pod at a time has it; the second waits.
+A node has one card for each Network of type Device, so that one pod at a time uses the card and a second one waits.
 """
 
 from __future__ import annotations

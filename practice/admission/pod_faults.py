@@ -46,7 +46,7 @@ _STANDARD_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 _HUGEPAGES_PREFIX = "hugepages-"
 _VARIABLE_NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 _VOLUME_FIELDS = {"persistentVolumeClaim": "claimName", "hostPath": "path", "csi": "driver"}
-"""Kinds of volume -> the field that must be there."""
+"""By kind of volume the field that it must have."""
 
 
 def pod_faults(spec: Object, path: str, *, template: bool) -> Iterator[FieldCause]:
@@ -276,7 +276,7 @@ _POD_LIST_KEYS: dict[str, tuple[str, ...]] = {
     "volumes": ("name",),
     "imagePullSecrets": ("name",),
 }
-"""Lists in which no two items may have the same keys, as the definitions of custom kinds say it."""
+"""By list of a pod spec the key fields that must be unique among its items, as custom kinds define."""
 _CONTAINER_LIST_KEYS: dict[str, tuple[str, ...]] = {
     "env": ("name",),
     "ports": ("containerPort", "protocol"),

@@ -95,7 +95,7 @@ def _default_container(container: Object) -> None:
 
 
 def taint_faults(taints: Iterable[Object], path: str) -> list[FieldCause]:
-    """Return what is wrong with the taints of a node."""
+    """Return the faults of a node's taints."""
     faults: list[FieldCause] = []
     for at, taint in enumerate(taints):
         key, effect = taint.get("key") or "", taint.get("effect") or ""

@@ -1,6 +1,6 @@
-"""ResourceQuotas: usage per namespace, and refusal of what exceeds them.
+"""ResourceQuotas: usage per namespace, and refusal of objects that exceed them.
 
-Quotas with scopes are not kept: nothing of the practice cluster has any.
+Quotas with scopes are not enforced: no object of the practice cluster has a scope.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from practice.objects.storage import Storage
 
 _ONE_OBJECT = 1000
 _COUNTED_KINDS = frozenset({"configmaps", "persistentvolumeclaims", "pods", "resourcequotas", "secrets", "services"})
-"""Kinds whose number has a name of its own beside ``count/KIND``."""
+"""Kinds whose count a quota also limits under their plain name, without ``count/``."""
 _COMPUTE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 

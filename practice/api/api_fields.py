@@ -1,8 +1,8 @@
-"""The types of the published API: which fields each has, of what type, and under which number protobuf knows them.
+"""The types of the published API: the fields of each with their types and protobuf numbers.
 
-``data/fields.txt`` holds one line per type: its name, then its fields as ``name=number type``. No type means string,
-``?`` after it that an explicit zero differs from none; ``[]`` is a list, ``{}`` a map; a nameless field is a message
-whose fields JSON shows one level higher. Custom kinds have no numbers.
+``data/fields.txt`` holds one line per type: its name, then its fields as ``name=number type``. No type means string, a
+``?`` after the type that an explicit zero differs from none; ``[]`` is a list, ``{}`` a map; a nameless field is a
+message whose fields JSON has one level higher. Custom kinds have no numbers.
 """
 
 from __future__ import annotations

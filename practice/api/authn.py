@@ -44,7 +44,7 @@ class Account:
     groups: tuple[str, ...] = ("system:authenticated",)
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     denied: set[tuple[str, str]] = field(default_factory=set)
-    """Verb and kind that it may not, whatever the rules say."""
+    """(verb, kind) pairs that the account may not use, whatever its rules allow."""
 
     def is_allowed(self, verb: str, group: str, resource: str) -> bool:
         """Whether a verb on ``pods`` or ``pods/exec`` of a group is allowed."""
@@ -67,7 +67,7 @@ def reader_account(*kinds: str, name: str = "practice-reader") -> Account:
 
 
 ANONYMOUS = Account("system:anonymous", (), ("system:unauthenticated",), token="")
-"""Who sends no token at all: known, and allowed nothing."""
+"""The account of requests without a token, which is allowed nothing."""
 
 
 def check_access(account: Account, verb: str, target: ApiPath) -> None:

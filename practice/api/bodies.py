@@ -21,7 +21,7 @@ def media_type(content_type: str) -> str:
 
 
 def decode_body(body: bytes, content_type: str) -> Any:
-    """Read JSON, or YAML where the type says so; ApiError 400 or 415."""
+    """Parse JSON, or YAML if the type is YAML. Raises ApiError 400 or 415."""
     media = media_type(content_type)
     if media == MEDIA:
         return decode_protobuf(body)

@@ -88,7 +88,7 @@ class ExecSession:
 
 
 async def _wait_for_status(running: asyncio.Future[int]) -> Object:
-    """Return the Status a client reads the exit code from."""
+    """Return the Status from which a client reads the command's exit code."""
     try:
         code = await running
     except ApiError as refusal:

@@ -41,7 +41,7 @@ _ALWAYS_PRESENT = frozenset(
         "spec.template.spec.containers",
     )
 )
-"""What a new object of a built-in kind has before anybody sets it."""
+"""Fields that a new object of a built-in kind has even if no manager sets them."""
 _NEVER_OWNED = frozenset(("f:metadata", f"f:{name}") for name in _SYSTEM.split())
 
 
@@ -119,9 +119,9 @@ def record_update(old: Object | None, new: Object, manager: str, target: ApiPath
 
 
 def server_side_apply(old: Object | None, applied: Object, manager: str, target: ApiPath, *, force: bool) -> Object:
-    """Return the object with `applied` merged in, less what the manager applied before and does not any more.
+    """Return the object with `applied` merged in, without fields that the manager applied earlier and no longer does.
 
-    ApiError 409 when others own fields with other values, unless ``force`` takes them over.
+    Raises ApiError 409 if others own fields with other values, unless ``force`` takes them over.
     """
     applied = copy_of(applied)
     owned = fields_of(_ownable_nodes(applied, target))
@@ -229,7 +229,7 @@ def _merge_applied(live: Any, applied: Any, path: Path) -> Any:
 
 
 def _order_merged_items(before: dict[str, Any], merged: dict[str, Any]) -> list[Any]:
-    """Return the merged list: applied items in their order, others at their place."""
+    """Return the merged list: applied items in the order applied, the others at their old positions."""
     others, applied = list(before), list(merged)
     items: list[Any] = []
     while others or applied:

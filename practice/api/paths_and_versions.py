@@ -60,7 +60,7 @@ class ApiPath:
 
     @property
     def served(self) -> ServedKind:
-        """How the kind is served. Raises ApiError 404 for an unknown path."""
+        """The served kind and version of the path. Raises ApiError 404 for an unknown path."""
         found = SERVED.get((self.group, self.version, self.plural))
         if found is None or (self.namespace and not found.resource.namespaced):
             raise no_such_path(self.group)

@@ -23,7 +23,7 @@ _VERBS = {"GET": "get", "HEAD": "get", "OPTIONS": "get", "POST": "create", "PUT"
 _HOP_HEADERS = frozenset(
     {"host", "connection", "authorization", "content-length", "accept-encoding", "transfer-encoding"}
 )
-"""Headers of the request that are not the pod's."""
+"""Headers of the request that are not passed on to the pod."""
 _TIMEOUT = 30.0
 
 

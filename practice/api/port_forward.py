@@ -23,7 +23,7 @@ Send = Callable[[bytes], Awaitable[None]]
 
 
 class _Pipe:
-    """A connection to one port of a pod; ``send`` gets what the pod sends, ``fail`` an error of the connection."""
+    """A connection to one port of a pod; ``send`` is called with the pod's bytes, ``fail`` with a connection error."""
 
     def __init__(self, port: int, dial: Dial, send: Send, fail: Send) -> None:
         self._port, self._dial = port, dial
@@ -32,7 +32,7 @@ class _Pipe:
         self._deaf = False
 
     async def feed(self, data: bytes) -> None:
-        """Take bytes for the pod; waits while the pod is slow."""
+        """Send bytes to the pod; waits while the pod is slow."""
         if not self._deaf:
             await self._outgoing.put(data)
 

@@ -17,7 +17,7 @@ _MAGIC = b"k8s\x00"
 
 
 def decode_protobuf(body: bytes) -> Object:
-    """Return the object of a protobuf body; ApiError 415 for a kind that is not known, 400 when it cannot be read."""
+    """Return the object of a protobuf body. Raises ApiError 415 for an unknown kind, 400 if it cannot be decoded."""
     if not body.startswith(_MAGIC):
         raise bad_request("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     try:

@@ -1,7 +1,7 @@
 """Required fields of custom kinds, from their definitions.
 
-``data/required.txt`` holds one line per kind: its type name, then paths with the names that must stand there; ``[]`` is
-every item of a list.
+``data/required.txt`` holds one line per kind: its type name, then paths with the names of their required fields; ``[]``
+is every item of a list.
 """
 
 from __future__ import annotations

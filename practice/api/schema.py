@@ -47,9 +47,9 @@ _OPENAPI = {"int32": "integer", "int64": "integer", "bool": "boolean", "float": 
 
 
 def normalize_object(served: ServedKind, obj: Object, *, keep_empty: bool = False) -> list[str]:
-    """Drop from a draft unknown fields, nulls and empty values; return the paths of the unknown fields.
+    """Drop unknown fields, nulls and empty values from a draft; return the paths of the unknown fields.
 
-    ApiError 400 (422 for custom kinds) for a value of the wrong type.
+    Raises ApiError 400 (422 for custom kinds) for a value of the wrong type.
     """
     root = type_name(served.api_version, served.resource.kind)
     if root not in read_types():
@@ -62,7 +62,7 @@ def normalize_object(served: ServedKind, obj: Object, *, keep_empty: bool = Fals
 
 
 def normalize_request(body: Any, api_version: str, kind: str) -> Object:
-    """Return the body of a request that is no stored object, such as DeleteOptions; ApiError 400 for wrong types."""
+    """Return the body of a request that is no stored object (DeleteOptions). Raises ApiError 400 for wrong types."""
     if not isinstance(body, dict):
         raise bad_request(f"the object provided is unrecognized (must be of type {kind})")
     walk = _ObjectNormalizer(api_version.rpartition("/")[2], kind, None, "", keep_empty=False)

@@ -29,11 +29,11 @@ class WriteRequest:
     content_type: str
     agent: str
     warnings: list[str] = field(default_factory=list)
-    """What the client should be told although its request is carried out."""
+    """Warnings sent to the client along with the successful result."""
 
     @property
     def served(self) -> ServedKind:
-        """How the kind is served."""
+        """The served kind and version of the target."""
         return self.target.served
 
     @property

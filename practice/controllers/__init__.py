@@ -1,4 +1,4 @@
 """The control plane: one controller per module, each a port of the real one.
 
-They know only the stored objects and the clock: never HTTP, never the programs that pods run (those are the kubelet's).
+Controllers use only the stored objects and the clock, not HTTP, nor the programs that pods run, which the kubelet runs.
 """

@@ -34,7 +34,7 @@ class Controller(ABC):
 
     @abstractmethod
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Return for each kind a function that gives, for a changed object, the keys to reconcile."""
+        """By kind, a function that returns, for a changed object, the keys to reconcile."""
 
     @abstractmethod
     def reconcile(self, key: Key) -> None:
@@ -71,7 +71,7 @@ class ControlPlane:
         self._watchers: dict[Resource, list[tuple[Controller, Callable[[Object], Iterable[Key]]]]] = {}
         self._queue: dict[tuple[Controller, Key], None] = {}
         self._pauses: dict[tuple[Controller, Key], float] = {}
-        """Seconds until the next look at a key that could not be dealt with."""
+        """Seconds until the next try of a key whose reconciliation failed, which grow with each failure."""
         self._turning = False
         self._unsubscribe = storage.subscribe(self._on_event)
 
@@ -80,7 +80,7 @@ class ControlPlane:
             self._watchers.setdefault(resource, []).append((controller, keys))
 
     def stop(self) -> None:
-        """Ignore changes from now on."""
+        """Stop reconciling: further changes are ignored."""
         self._unsubscribe()
         self._queue.clear()
 

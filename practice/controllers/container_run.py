@@ -25,7 +25,7 @@ class ContainerRun:
         self.last_state: Object = {}
         self.place: ProgramContext | None = None
         self.guests: set[Callable[[], None]] = set()
-        """End commands that were started in it from outside; called when it ends, for they end with it."""
+        """Callbacks, called when the container ends, that end commands started in it by exec."""
         self._clock = clock
         self._on_end = on_end
         self._steps: Iterator[Step] | None = None

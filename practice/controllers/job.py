@@ -49,7 +49,7 @@ class JobController(Controller):
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
         self._refused: dict[Key, tuple[float, float]] = {}
-        """Jobs whose pod was refused: the last pause, in seconds, and when they may try again."""
+        """(last delay in seconds, time of the next try) of each Job whose pod was refused."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         return {JOBS: lambda obj: [key_of(obj)], PODS: lambda obj: owner_keys(obj, JOBS)}

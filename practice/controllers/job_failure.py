@@ -6,7 +6,7 @@ from practice.controllers.objects import Object, key_of
 
 
 def matching_failure(policy: Object | None, failed_jobs: list[Object]) -> str:
-    """Return why a failed pod fails its whole Job by its failure policy; empty if none does."""
+    """Return why a failed pod fails its whole Job by the Job's failure policy; empty if no pod does."""
     for pod in failed_jobs:
         for number, rule in enumerate((policy or {}).get("rules") or ()):
             text = _match_exit_code(rule, pod, number) or _match_pod_condition(rule, pod, number)

@@ -22,7 +22,7 @@ class JobPods:
     active: list[Object] = field(default_factory=list)
     succeeded: list[Object] = field(default_factory=list)  # finished well and not yet counted
     failed: list[Object] = field(default_factory=list)
-    """Failed and not yet counted, and unless the Job waits for that, deleted before they could finish."""
+    """Failed pods not yet counted, with pods deleted before they finished unless the Job waits for their end."""
     terminating: int = 0
     ready: int = 0
 
@@ -124,7 +124,7 @@ def format_indexes(numbers: set[int]) -> str:
 
 
 def restart_counts(pods: list[Object]) -> int:
-    """Return how often containers of these pods were restarted in place."""
+    """Return the number of in-place restarts of these pods' containers."""
     statuses = [status for pod in pods for status in pod.get("status", {}).get("containerStatuses") or ()]
     return sum(status.get("restartCount", 0) for status in statuses)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from practice.objects.resources import Resource
 
 _CLEANUP_SECONDS = 1.0
-"""Between the last word about a deleted pod and its end: volumes are unmounted, its cgroup is taken away."""
+"""Seconds from the end of a deleted pod's containers to its removal, for unmounting volumes and removing its cgroup."""
 TEST_ANNOTATION_PREFIX = "a4-lab/"
 """Annotations by which a test drives a pod, the same as on the real control plane of the lab:
 outcome, exit-code, reason, and log (the lines its container prints)."""
@@ -95,7 +95,7 @@ class Kubelets(Controller):
             self._pod_runs.pop(meta["uid"], None)
 
     def _apply_test_annotations(self, pod: Object, run: PodRun) -> None:
-        """Do what annotations of a pod request, by which tests control it."""
+        """Apply the annotations by which tests control a pod."""
         notes = annotations_of(pod)
         text = notes.get(f"{TEST_ANNOTATION_PREFIX}log", "")
         seen = self._printed.get(pod["metadata"]["uid"], 0)
@@ -118,7 +118,7 @@ class Kubelets(Controller):
     # what the API server asks of the kubelets
 
     def find_container(self, namespace: str, pod: str, container: str) -> ContainerRun:
-        """Return a container of a pod; ApiError when there is none of that name."""
+        """Return a container of a pod. Raises ApiError if there is none of that name."""
         found = self.storage.get(PODS, namespace, pod)
         run = self._pod_runs.get(found["metadata"]["uid"])
         one = run.container(container) if run is not None else None

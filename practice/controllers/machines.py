@@ -1,4 +1,4 @@
-"""GKE's actions on nodes: replaces reported ones, provides those of DWS, runs agents."""
+"""GKE's actions on nodes: replaces nodes reported as faulty, provides DWS nodes, runs agents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from practice.scene.machines import FLEX_POOL, make_ready, new_node
 _FAULT, _STATUS = "cloud.google.com/fault-behavior", "cloud.google.com/report-and-replace-status"
 _POOL, _RESERVED = "cloud.google.com/gke-nodepool", "cloud.google.com/reservation-name"
 _REPAIR_STEPS = ((30.0, "PodsEvicted"), (60.0, "OperationRUNNING"))
-"""Practice seconds after the one before, and what the label says from then on."""
+"""(practice seconds after the step before, value of the repair label from then on) of each step of a repair."""
 _REPLACEMENT_SECONDS = 540.0
 _READY_SECONDS = 60.0
 _ACCEPTED, _PROVISIONED = 5.0, 90.0
@@ -37,7 +37,7 @@ class NodeReplacements(Controller):
         return {NODES: lambda obj: [key_of(obj)]}
 
     def reconcile(self, key: Key) -> None:
-        """Replace a node that was reported now; reports from before the opening are left alone."""
+        """Replace a node reported since the opening; earlier reports are ignored."""
         node = self.storage.find(NODES, *key)
         if node is None or key[1] in self._taken_up:
             return

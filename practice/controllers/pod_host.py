@@ -1,4 +1,4 @@
-"""The node services for pods: images, addresses, the room shared by a job's pods, events."""
+"""The node services for pods: images, addresses, facts shared by a job's pods, events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIRST_PULL_SECONDS = 5.0
 
 
 class PodHost:
-    """What pods need of the nodes they are on: images, addresses, shared facts; one object serves all nodes."""
+    """The services of nodes for their pods: images, addresses, shared facts; one object serves all nodes."""
 
     def __init__(self, plane: ControlPlane, registries: Registries, buckets: Buckets, seed: int = 0) -> None:
         self.storage = plane.storage
@@ -66,7 +66,7 @@ class PodHost:
         return self._rooms.setdefault("/".join(parts), SharedFacts())
 
     def random_of(self, pod: Object, attempt: int) -> random.Random:
-        """Return a generator that is equal for the same rank of the same job, whatever its uid."""
+        """Return a random generator with the same seed for the same rank of a job's attempt, whatever its uid."""
         return random.Random(f"{self._seed} {pod['metadata'].get('generateName', pod['metadata']['name'])} {attempt}")
 
     def record_event(self, pod: Object, kind: str, reason: str, message: str, field: str) -> None:

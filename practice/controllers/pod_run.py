@@ -37,7 +37,7 @@ class PodRun:
     """The running of one pod: its containers, restarts and status."""
 
     def __init__(self, host: PodHost, pod: Object, on_gone: Callable[[PodRun], None]) -> None:
-        """`on_gone` is called when all containers of a deleted pod have ended."""
+        """`on_gone`: called when all containers of a deleted pod have ended."""
         self.key = key_of(pod)
         self.pod = pod
         self.init = [
@@ -56,7 +56,7 @@ class PodRun:
         self._sandbox = False
         self._changed: dict[str, tuple[str, str]] = {}
         self._pauses: dict[str, float] = {}
-        """Seconds until the next pull of a container's image that could not be pulled."""
+        """By container the seconds until the next pull of an image that could not be pulled."""
         for run in self.main if self.init else ():
             run.wait("PodInitializing")
         for run in self.init:

@@ -27,7 +27,7 @@ Amounts = dict[str, int]  # resource name -> milli-units
 
 @lru_cache(maxsize=4096)
 def parse_milli(text: str) -> int:
-    """Return a quantity in milli-units: ``"500m"`` -> 500, ``"8"`` -> 8000; ValueError for anything else."""
+    """Return a quantity in milli-units: ``"500m"`` -> 500, ``"8"`` -> 8000. Raises ValueError for anything else."""
     digits = text.rstrip("kKMGTPEim")
     suffix = text[len(digits) :]
     if suffix not in _SUFFIXES:

@@ -18,11 +18,11 @@ _UNRESOLVABLE = (
     "node(s) didn't match Pod's node affinity/selector",
     "node(s) didn't match pod affinity rules",
 )
-"""Reasons that evicting other pods would not change."""
+"""Reasons against a node that evicting its pods would not change."""
 _PORTS = "node(s) didn't have free ports for the requested pod ports"
 _BEYOND_CAPACITY = "\0"  # behind "Insufficient X" where the machine would have too little even if it were empty
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
-"""Labels of its node that a pod gets when it is bound."""
+"""Labels that are copied from the node to a pod when the pod is bound."""
 
 
 class Scheduler(Controller):

@@ -1,6 +1,6 @@
 """An imitation of Google's services: the real messages over gRPC and HTTP on loopback.
 
-Nothing here is imported before somebody asks the practice cluster for Google: the messages take a second to load.
+The practice cluster imports this package only when Google is first requested: the messages take a second to load.
 """
 
 import os

@@ -36,7 +36,7 @@ class BucketStore:
         self.world = google
         self.damaged: set[str] = set()  # objects whose next bytes come with an error in them
         self.uploads: dict[str, tuple[str, str, str, bytearray, int | None]] = {}
-        """Uploads under way: bucket, name, kind, what has come, the generation that must be there."""
+        """(bucket, object, content type, bytes so far, required generation or None) of uploads in progress."""
         now, known = google.opening, google.buckets.bindings
         self.buckets = {
             name: BucketState(name, project, location, kind, now - days * DAY, bindings=known[name])

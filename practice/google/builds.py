@@ -232,7 +232,7 @@ class BuildStore:
 
 
 def _fill_in_substitutions(build: api.Build) -> None:
-    """Fill in substitutions; INVALID_ARGUMENT for one without a value or use."""
+    """Fill in substitutions. Raises RefusalError (INVALID_ARGUMENT) for one without a value or use."""
     values = dict(build.substitutions)
     known = {**values, "PROJECT_ID": build.project_id, "BUILD_ID": build.id, "LOCATION": build.name.split("/")[3]}
     used: set[str] = set()

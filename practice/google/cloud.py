@@ -17,9 +17,9 @@ from practice.node.registries import Registries
 from practice.objects.storage import Storage
 
 PROJECT, REGION, ZONE, CLUSTER = "practice", "us-central1", "us-central1-b", "practice"
-"""Where the practice cluster itself lies."""
+"""The project, location and name of the practice cluster itself."""
 SHARED, LOCKED, DISABLED = "practice-shared", "practice-locked", "practice-new"
-"""A project with clusters in trouble, one that may not be looked into, one whose services are not enabled."""
+"""Projects: one with clusters in trouble, one without permission to read it, one without enabled services."""
 CONTAINER, USAGE, PROJECTS = (
     "container.googleapis.com",
     "serviceusage.googleapis.com",
@@ -75,14 +75,14 @@ class PracticeProject:
     enabled: set[str] = field(default_factory=lambda: set(_ENABLED_SERVICES))
     is_readable: bool = True
     denied_permissions: set[str] = field(default_factory=lambda: {"resourcemanager.projects.setIamPolicy"})
-    """Permissions that whoever asks does not have in it."""
+    """Permissions that nobody has in the project."""
     bindings: dict[str, tuple[str, ...]] = field(
         default_factory=lambda: {
             "roles/owner": ("user:owner@example.com",),
             "roles/artifactregistry.reader": ("serviceAccount:1001-compute@developer.gserviceaccount.com",),
         }
     )
-    """Role -> who has it in the whole project."""
+    """By role its members in the whole project."""
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class PracticeGoogle:
         self.crowd = 0  # clusters that the shared project has beside its own, for lists that are long
         self.faults: list[Fault] = []
         self.failing: dict[str, str] = {}
-        """Kind of an operation ("SET_NODE_POOL_SIZE", "CREATE_BUILD" ...) -> the error it ends with, half-way."""
+        """By kind of operation ("SET_NODE_POOL_SIZE", "CREATE_BUILD" ...) the error with which it ends half-way."""
         self.calls: list[tuple[str, Any]] = []  # the last requests, for tests of what is asked
         self.listeners: list[Callable[[str, str], object]] = []
         self.projects = {
@@ -132,7 +132,7 @@ class PracticeGoogle:
         }
         self.operations: dict[str, LongOperation] = {}
         self.count_group: Callable[[str], tuple[int, int, int] | None] | None = None
-        """Of a pool's machines: how many there should be, are being repaired, are being made."""
+        """(target size, repairing, creating) of a pool's machines, by the pool's name."""
         self._service_states: dict[object, Any] = {}
         self._counted = 0
 
@@ -165,7 +165,7 @@ class PracticeGoogle:
             self.require_service(project, _SERVICE_OF_PACKAGE.get(package, ""))
 
     def require_service(self, project: str, service: str) -> PracticeProject:
-        """The project, by id or number; an error as Google's if it may not be used."""
+        """The project, by id or number. Raises RefusalError if it is not readable or the service not enabled."""
         found = next((each for each in self.projects.values() if project in (each.id, each.number)), None)
         if found is None or not found.is_readable:
             words = f"Permission denied on resource project {project} (or it may not exist)."
@@ -184,7 +184,7 @@ class PracticeGoogle:
     def start_operation(
         self, kind: str, prefix: str, seconds: float, result: Callable[[], Any], metadata: Any = None
     ) -> LongOperation:
-        """Start a long operation; after `seconds` of practice time `result` gives its answer."""
+        """Start a long operation; after `seconds` of practice time the result of `result` is its response."""
         begun = LongOperation(f"{prefix}operations/{kind.lower()}-{self.next_number()}", metadata)
         self.operations[begun.name] = begun
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 _STEP_SECONDS = {"FROM": 6.0, "RUN": 5.0, "COPY": 1.0, "ADD": 1.0}
-"""Practice seconds of an instruction; others take half of one."""
+"""Practice seconds of each instruction; other instructions take half a second."""
 _FAILING_COMMANDS = re.compile(r"(?:^|&&|;|\|\|)\s*(?:false|exit ([1-9]\d*))\b")
-"""Commands that end in an error whatever else there is."""
+"""Commands that always fail: false, and exit with a code other than 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Removes things from the Google imitation so that preflight checks named in A4_PRACTICE_HARM fail."""
+"""Removes objects from the Google imitation so that preflight checks named in A4_PRACTICE_HARM fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SILENT = "GOOGLE"  # named instead of a check: Google never answers about the cluster
 _SERVICES = {"P11": "storage", "P19": "file", "P22": "lustre", "P30": "cloudbuild", "P31": "artifactregistry"}
-"""Checks that go wrong when a service of Google's is not enabled."""
+"""By check id the Google service whose absence makes the check fail."""
 _PERMISSIONS = {"P32": "cloudbuild.builds.create", "P35": "container.clusters.create"}
 
 

@@ -11,7 +11,7 @@ from practice.google.serving import Method
 
 
 def grpc_methods(google: PracticeGoogle, service: str, api: ModuleType, known: Mapping[str, Any]) -> dict[str, Method]:
-    """The methods ListInstances and GetInstance of a service; `api` has its messages, `known` its instances."""
+    """The methods ListInstances and GetInstance of a service; `api`: its message types, `known`: its instances."""
 
     async def list_instances(request: Any) -> Any:
         _, project, _, location = request.parent.split("/")

@@ -31,7 +31,7 @@ _CAPACITY = {
     RESERVED_POOL: (16, "Reservation practice-a4 does not have sufficient capacity for the requested resources."),
     SPOT_POOL: (8, "GCE_STOCKOUT: The zone us-central1-b does not have enough resources available."),
 }
-"""How many machines of a pool can be had, and what is said of the next one."""
+"""By pool: (maximum number of its machines, Google's error for one more)."""
 _DAY = 86400.0
 _UPGRADE = 240.0  # practice seconds in which one machine is upgraded
 
@@ -74,7 +74,7 @@ class PoolWork:
         return found.initial_node_count, away if repairs else 0, made + (0 if repairs else away)
 
     def find_cluster(self, project: str, location: str, name: str) -> api.Cluster:
-        """One cluster; refused if there is none."""
+        """One cluster. Raises RefusalError if it does not exist."""
         try:
             return self.clusters[project, location, name]
         except KeyError:
@@ -82,7 +82,7 @@ class PoolWork:
 
     @staticmethod
     def find_pool(cluster: api.Cluster, name: str) -> api.NodePool:
-        """One pool of a cluster; refused if there is none."""
+        """One pool of a cluster. Raises RefusalError if it does not exist."""
         found = next((each for each in cluster.node_pools if each.name == name), None)
         if found is None:
             raise not_found_error(f"node pool {name} of cluster {cluster.name}")

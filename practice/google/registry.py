@@ -52,7 +52,7 @@ class RegistryStore:
             self.push_image(image, size, google.opening - days * DAY)
 
     def push_image(self, reference: str, size: int, moment: float) -> str:
-        """Add an image under a tag, taking that from another; returns the digest. KeyError without the repository."""
+        """Add an image and move its tag to it; returns the digest. Raises KeyError without the repository."""
         base, _, tag = reference.rpartition(":")
         address, _, name = base.rpartition("/")
         parts = repository_parts(address)

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from practice.google.cloud import PracticeGoogle
 
 _GRPC = (longrunning, projects, clusters, builds, registry, build_log_entries, lustre, filestore)
-"""Modules with `methods(world)`: full name of the method -> Method."""
+"""Modules with a function `methods(world)`, which returns {full name of a method: Method}."""
 _HTTP = (compute, networks, storage, images)  # modules with `routes(world)`: what aiohttp's router takes
 
 
 class GoogleServer:
     """Serves the imitated Google Cloud on two loopback ports to clients that have its token.
 
-    Other users of this machine reach its loopback ports, and so do web pages in a browser on it, under any host name.
+    The token is needed because other users of the machine can reach loopback ports, and so can web pages in a browser.
     """
 
     def __init__(self, google: PracticeGoogle, token: str) -> None:

@@ -14,9 +14,9 @@ from google.rpc.status_pb2 import Status
 from grpc import aio
 
 Handler = Callable[[Any], Awaitable[Any]]
-"""Takes the request message, gives the answer message; raises RefusalError."""
+"""A gRPC handler: request message to response message; may raise RefusalError."""
 CheckCall = Callable[[str, Any], Awaitable[None]]
-"""Sees the name of the method and the request before its handler does, and may refuse it."""
+"""A check of (full method name, request) that is called before the handler; may raise RefusalError."""
 
 
 NO_LOGIN = (
@@ -28,7 +28,7 @@ NO_LOGIN = (
 class RefusalError(Exception):
     """Raised for an error response: a gRPC status with Google's wording.
 
-    `service` marks "not enabled in the project": the answer then carries the details by which clients know that.
+    `service` names a service that is not enabled in the project: the response then has the details for clients.
     """
 
     def __init__(self, code: grpc.StatusCode, message: str, *, service: str = "") -> None:

@@ -31,7 +31,7 @@ _STATUS = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
     grpc.StatusCode.UNAUTHENTICATED: 401,
 }
-"""Everything else is 503."""
+"""HTTP status by gRPC code; 503 for all other codes."""
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 

@@ -1,1 +1,1 @@
-"""What a node of the practice cluster does for its pods: logs, exec, ports, SSH, and imitations of programs."""
+"""The services of a practice node for its pods: logs, exec, ports, SSH, and imitations of programs."""

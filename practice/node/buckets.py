@@ -1,4 +1,4 @@
-"""The buckets that exist in the practice world, and who may access them, as nodes see them."""
+"""The buckets of the practice world as nodes see them, with their access policies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from practice.objects.storage import Storage
 
 DRIVER = "gcsfuse.csi.storage.gke.io"
 OWN, DATASETS, FAR, SHARED = "practice-a4-runs", "practice-datasets", "practice-archive-eu", "practice-shared-results"
-"""A bucket beside the cluster, others of the project, and one of another project."""
+"""Buckets: one in the cluster's region, two others of the project, and one of another project."""
 _PODS = "principal://iam.googleapis.com/projects/1001/locations/global/workloadIdentityPools/practice.svc.id.goog"
 _ALL_USERS = "allUsers"
 _PUBLIC = ("cloud-samples-data",)
@@ -37,7 +37,7 @@ class Buckets:
         }
 
     def mount_error(self, pod: Object, storage: Storage) -> str:
-        """Why a pod's bucket cannot be mounted, as the kubelet words it; "" if all can."""
+        """The kubelet's error for a bucket of the pod that cannot be mounted; "" if all can."""
         meta, spec = pod["metadata"], pod["spec"]
         for volume in spec.get("volumes") or ():
             source = volume.get("csi") or {}

@@ -1,4 +1,4 @@
-"""What a container printed, for those who read it later and those who follow."""
+"""The output of containers, for later readers and for followers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PodLog:
             self._wake_readers()
 
     def add_partial(self, moment: float, text: str) -> None:
-        """Print text that is only a part of a line, such as a picture of a progress bar."""
+        """Print text that is only a part of a line, such as a frame of a progress bar."""
         self.parts.add(len(self.lines))
         self.add(moment, text)
 
@@ -30,7 +30,7 @@ class PodLog:
         self._wake_readers()
 
     async def wait(self, seen_version: int) -> None:
-        """Return when there are more than ``seen_version`` lines, or the log has ended."""
+        """Return once there are more than ``seen_version`` lines, or the log has ended."""
         while len(self.lines) <= seen_version and not self.ended:
             reader = asyncio.get_running_loop().create_future()
             self._readers.append(reader)

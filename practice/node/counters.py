@@ -12,7 +12,7 @@ grown() {{
         'BEGIN {{ printf "%.0f", (now - since) * (doing == "train" ? train : doing == "test" ? test : 0) }}'
 }}
 """
-"""A counter since the program began with what it does now; units a second while it trains and in a test."""
+"""A shell function for a counter's value:  units a second while the program trains,  while it runs a test."""
 _NVLINK_SCRIPT = """#!/bin/sh
 # As `nvidia-smi nvlink -gt d`.
 {grown}sent=$(grown 9500000 27000000)

@@ -1,7 +1,7 @@
 """The DCGM exporter of a practice node: Prometheus metrics of its GPUs by pod, on port 9400.
 
-They are those that nvidia-smi in the pods tells, so that both ways of asking agree. Names and labels are those of the
-exporter that GKE runs: DCGM_FI_DEV_…{gpu,UUID,pci_bus_id,device,modelName,Hostname,container,namespace,pod}.
+The values are those of nvidia-smi in the pods, so that both sources agree. Names and labels are those of the exporter
+that GKE runs: DCGM_FI_DEV_…{gpu,UUID,pci_bus_id,device,modelName,Hostname,container,namespace,pod}.
 """
 
 from __future__ import annotations

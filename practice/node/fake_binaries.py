@@ -137,17 +137,17 @@ def activity_of(context: ProgramContext) -> str:
 
 
 def _programs_there(context: ProgramContext) -> tuple[str, ...]:
-    """Return the programs that the pod has, of its image or installed by the launcher, and that are not imitated."""
+    """Return the programs of the pod, from its image or installed by the launcher, that are not imitated."""
     return ("torchrun",) if lacks_sshd(context) and launcher_at(context.argv) is None else ("torchrun", "sshd")
 
 
 def faulty_gpu(context: ProgramContext) -> int | None:
-    """Return the local rank whose GPU has a fault (the fourth, if there are as many); None if none has."""
+    """Return the local rank whose GPU has a fault (3, or the last if there are fewer GPUs); None if none has."""
     return min(3, context.gpus - 1) if f"{SICK_FACT} {context.rank}" in context.room.facts else None
 
 
 def write_activity(folder: Path, context: ProgramContext) -> None:
-    """Write the files from which the imitations read what the pod's program does and which GPU has a fault."""
+    """Write the files that tell imitated programs the pod's activity and its faulty GPU."""
     doing, sick = activity_of(context), faulty_gpu(context)
     (folder / ".bin" / "sick").write_text("" if sick is None else str(sick))
     known = folder / ".bin" / "doing"

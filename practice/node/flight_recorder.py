@@ -1,8 +1,8 @@
-"""PyTorch's flight recorder of a practice pod: each rank has the pipe that the chart names, and dumps what it holds.
+"""PyTorch's flight recorder of a practice pod: each rank has the pipe that the chart names, and dumps its entries.
 
-In the form of PyTorch 2.11. The all_reduce of each step are launched, and wait, as those of DDP on two H200 did while
-the host or the data of a rank were slow, or nothing was, or those of the Trainer while its GPU was: for as long as the
-fault says (data/slow_ranks.json). In a job that hangs they are as practice/programs/hangs.py says.
+Dumps have the form of PyTorch 2.11. The all_reduce calls of each step, and their waits, are recorded ones: of DDP on
+two H200 with a slow host, slow data or no fault, or of the Trainer with a slow GPU, scaled to the share that the fault
+has (data/slow_ranks.json). In a job that hangs they follow practice/programs/hangs.py.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 _DUMPS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _FOLDER, _PIPE_NAME = ".recorder", "all.pipe"
 _A_STEP, _SECONDS, _MOST = 4, 90.0, 2000
-"""Collectives of a step, seconds that are told of, and entries that a recorder keeps."""
+"""Collectives per step, seconds covered by a dump, and maximum entries of a recorder."""
 _BUSY = 0.02
-"""Share of the time in which all ranks are in a collective, in a job that hangs."""
+"""Share of the time in which all ranks are in a collective before a job hangs."""
 _SLOWER_NETWORK = 4
 _RECORDED = Path(__file__).parent.parent / "data" / "slow_ranks.json"
 _NANOSECONDS = 10**9
@@ -51,7 +51,7 @@ def recorder_variables(folder: Path, context: ProgramContext) -> dict[str, str]:
 
 
 class FlightRecorders:
-    """Answers at the flight recorder pipes of all pods in which somebody has run a command."""
+    """Answers at the flight recorder pipes of all pods in which a command was run."""
 
     def __init__(self) -> None:
         self._open: dict[Path, list[int]] = {}
@@ -64,7 +64,7 @@ class FlightRecorders:
         step: float,
         ends: set[Callable[[], None]],
     ) -> None:
-        """Answer at a pod's pipes until `close`, or a call of what is added to `ends`; call it for each command."""
+        """Answer at a pod's pipes until `close`, or a call of what is added to `ends`; called for each command."""
         home = folder / _FOLDER
         if not recorder_variables(folder, context):
             return
@@ -94,7 +94,7 @@ class FlightRecorders:
             self._replace_silent_pipes(home, {rank: hung.recorder_of(rank) for rank in ranks})
 
     def _replace_silent_pipes(self, home: Path, recorders: dict[int, str]) -> None:
-        """Replace pipes of recorders that must not answer: a deaf one's is open and never read, others are not open."""
+        """Replace pipes of recorders that must not answer: a deaf recorder's pipe is never read, others are closed."""
         for rank, recorder in recorders.items():
             pipe = _pipe_of(home, rank)
             if recorder == LISTENS or not pipe.is_symlink():
@@ -203,7 +203,7 @@ def _record_steps(
     *,
     is_running: bool,
 ) -> None:
-    """Record the last `count` collectives of a rank; their launch times are the same whenever it is asked."""
+    """Record the last `count` collectives of a rank; launch times do not depend on the time of the dump."""
     slow = slow_rank(context) if is_running else None
     recorded = find_recording(slow.cause if slow is not None else "none")
     a_call = step * recorded.steps / len(recorded.calls)
@@ -217,7 +217,7 @@ def _record_steps(
 
 
 class RecordedCall(NamedTuple):
-    """A collective of two ranks in microseconds: launch and duration in one, delay and duration in the other."""
+    """A collective of two ranks in microseconds: launch and duration of the first, delay and duration of the second."""
 
     launched: int
     took: int
@@ -277,7 +277,7 @@ def _own_groups(hung_job: HungJob, rank: int) -> list[_RecordedGroup]:
 def _record_groups(
     recorder: _Recorder, hung: HungJob, rank: int, groups: Sequence[_RecordedGroup], now: float, each: float, steps: int
 ) -> None:
-    """Record steps in all groups of a rank, up to where it came in the one that hangs."""
+    """Record steps in all groups of a rank, up to its last operation in the group that hangs."""
     every, data, *pipeline = groups
     for step in range(STEP - steps, STEP + 1):
         at = now - (STEP - step) * _A_STEP * each
@@ -305,7 +305,7 @@ def _record_groups(
 def _record_sends(
     recorder: _Recorder, hung_job: HungJob, rank: int, group: _RecordedGroup, step: int, time: float, span: float
 ) -> None:
-    """Record what a pipeline stage receives and sends in a step; a late stage has only received its input."""
+    """Record the receives and sends of a pipeline stage in a step; a late stage has only received its input."""
     stage, late, last = (*map(hung_job.groups.stage_of, (rank, hung_job.rank)), len(group.ranks) - 1)
     before = [f"recv {stage}<-{stage - 1}"] if stage else []
     after = [f"send {stage}->{stage + 1}", f"recv {stage}<-{stage + 1}"] if stage < last else []

@@ -20,7 +20,7 @@ from practice.programs.recordings import NCCL_SOURCE, all_reduce_header, all_red
 
 _TEST = re.compile(r"(\w+_perf)\b")
 _OPTIONS = {"-b": "32M", "-e": "32M", "-f": "0"}
-"""Options of nccl-tests that say what is measured, and what they are unless given."""
+"""Options of nccl-tests for sizes and factor, with their defaults."""
 _NOT_RUN, _FAILED = 127, 1
 
 

@@ -25,7 +25,7 @@ class PodRuntime:
         self._ports = PodPorts(self._shells, kubelets.storage)
 
     def log(self, namespace: str, pod: str, container: str, previous: bool) -> PodLog:
-        """Return what a container printed, or its previous run; ApiError when there is none."""
+        """Return the output of a container, or of its previous run. Raises ApiError if there is none."""
         return self._kubelets.find_log(namespace, pod, container, previous)
 
     async def exec(self, namespace: str, pod: str, container: str, argv: list[str], stdio: Stdio) -> int:

@@ -1,6 +1,6 @@
-"""ssh from pod to pod: the program `ssh` of a pod asks here for the place of the other one, and runs its command there.
+"""ssh from pod to pod: a pod's program `ssh` asks here for the folder of the other pod, and runs its command there.
 
-The other pod takes the key of its own release alone, as its sshd does behind port 2222.
+The other pod accepts only the key of its own release, as its sshd does behind port 2222.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PodSsh:
         self._starting = asyncio.Lock()  # several pods start at the same time
 
     async def start(self) -> None:
-        """Start to listen, unless it does already."""
+        """Start to listen, unless it already listens."""
         async with self._starting:
             if self._server is None:
                 self.socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,6 +1,6 @@
-"""Files that pods have: in buckets and claims, which outlive them, and of their own; kept in memory.
+"""Files of pods, kept in memory: in buckets and claims, which outlive the pods, and in the pods themselves.
 
-Shells find them below the `.root` of their folder, where they are written before each command.
+They are written below `.root` in the pod's folder before each command, where shells find them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _mount_points(context: ProgramContext) -> dict[str, tuple[str, ...]]:
 
 
 def write_files(folder: Path, context: ProgramContext, known: dict[str, int]) -> None:
-    """Write the pod's files below ``folder/.root``; `known` are the generations that are there already."""
+    """Write the pod's files below ``folder/.root``; `known`: generations of the files already there."""
     for where, volume in _mount_points(context).items():
         if volume[0] != "pod":
             (folder / f".root{where}").mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def write_files(folder: Path, context: ProgramContext, known: dict[str, int]) ->
 
 
 def find_on_machine(folder: Path, path: str) -> str:
-    """Return where a path of the pod lies on this machine: below ``folder/.root`` if it has that one itself."""
+    """Return where a path of the pod lies on this machine: below ``folder/.root`` if it exists there."""
     whole = os.path.normpath(path)
     top = whole.split("/")[1] if path.startswith("/") else ""
     there = folder / f".root{whole}"

@@ -1,7 +1,7 @@
 """Ports of pods: 2222 is an SSH server, 9400 of a DCGM exporter its metrics.
 
-Others are open where a program listens that was started in the pod: on this machine's port of that number, so that two
-pods cannot have the same. `a4-lab/port-8888: "39999"` stands for a program on 8888.
+Any other port leads to the same port of this machine if a program started in the pod listens there, so that two pods
+cannot share a port number. `a4-lab/port-8888: "39999"` maps port 8888 to port 39999.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PodPorts:
         self._serving: set[asyncio.Future[None]] = set()
 
     async def dial(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a stream; ApiError when nothing listens there."""
+        """Open a stream. Raises ApiError if nothing listens there."""
         place = self._shells.open_place(namespace, pod, "")
         if stand_in := self._replacement_port(namespace, pod, port):
             return await asyncio.open_connection("127.0.0.1", stand_in)
@@ -64,7 +64,7 @@ class PodPorts:
         return await asyncio.open_connection(sock=ours)
 
     def _exporter_node(self, namespace: str, pod: str) -> str:
-        """The node whose GPUs that pod exports; empty if it is no DCGM exporter."""
+        """The node whose GPUs the pod exports; empty if it is no DCGM exporter."""
         spec = self._storage.get(PODS, namespace, pod)["spec"]
         return str(spec["nodeName"]) if exporter.IMAGE in spec["containers"][0].get("image", "") else ""
 
@@ -86,7 +86,7 @@ class PodPorts:
         return await asyncio.open_connection(sock=ours)
 
     def _replacement_port(self, namespace: str, pod: str, port: int) -> int:
-        """The local port that stands for the pod's port; 0 if there is none."""
+        """The local port to which the pod's port is mapped; 0 if there is none."""
         notes = self._storage.get(PODS, namespace, pod)["metadata"].get("annotations") or {}
         text = notes.get(f"{TEST_ANNOTATION_PREFIX}port-{port}", "")
         return int(text) if text.isdecimal() else 0

@@ -1,6 +1,6 @@
-"""The observable inside of a practice pod: /proc of the training, what NCCL's RAS answers, RDMA devices.
+"""The observable state of a practice pod: /proc of the training, NCCL's RAS status, RDMA devices.
 
-Shells of the pod find them by A4_PROC and A4_RDMA, because /proc and /sys are this machine's.
+Shells of the pod find them through A4_PROC and A4_RDMA, because /proc and /sys are this machine's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from practice.programs.steps import ProgramContext
 LAUNCHER = 1100
 TEST = "all_reduce_perf"
 _UP, _BEGAN, _TICKS = 90_000, 86_400, 100
-"""Seconds since the machine was started, and from then to the start of the processes; ticks that a second has."""
+"""Seconds since the machine's boot; seconds from the boot to the start of the processes; clock ticks per second."""
 NICS = 8
 _PORT = "29500"
 _LIMITS = """Limit                     Soft Limit           Hard Limit           Units
@@ -36,7 +36,7 @@ def process_environment(folder: Path) -> dict[str, str]:
 
 
 def write_proc_files(folder: Path, context: ProgramContext, activity: str) -> None:
-    """Write the pod's files of /proc for its activity: idle, test, train, nccl, or how one of its ranks hangs."""
+    """Write the pod's files of /proc for its activity: idle, test, train, nccl, or the kind of its rank's hang."""
     _write_rdma(folder / ".rdma", context)
     proc = folder / ".proc"
     shutil.rmtree(proc, ignore_errors=True)
@@ -69,7 +69,7 @@ def write_proc_files(folder: Path, context: ProgramContext, activity: str) -> No
 
 
 def _place_of_rank(context: ProgramContext, activity: str, local: int) -> str:
-    """Return where py-spy finds a rank of a training: one of PLACES, or that it is gone or stopped."""
+    """Return the stack location of a training's rank: one of PLACES, or that it is gone or stopped."""
     hung = find_hang(context)
     return activity if hung is None or activity == "train" else hung.stack_of(context.rank * context.gpus + local)
 

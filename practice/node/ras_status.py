@@ -1,6 +1,6 @@
-"""What NCCL's RAS service of a practice pod tells, as text and as the arguments of what prints it as JSON.
+"""The status of a practice pod's NCCL RAS service, as text and as the arguments of the script that prints it as JSON.
 
-In the form of NCCL 2.28.9: of a job that hangs as recorded (tests/fixtures/h100/hangs.tar.gz), where ranks are numbered
+It has the form of NCCL 2.28.9. A hang is reported as recorded (tests/fixtures/h100/hangs.tar.gz), with ranks numbered
 in each communicator.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FIRST_PID = 1201  # process of the pod's first rank; the others follow
 _LAUNCHES, _TEST_PERIOD = 24, 0.05
-"""Operations of a test that are launched at once, and seconds that they take."""
+"""Operations of a test that are launched together, and seconds that they take."""
 _HEAD = """NCCL version 2.28.9 compiled with CUDA 13.0
 CUDA runtime version 13000, driver version 13000
 
@@ -41,7 +41,7 @@ Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
 
 
 def rank_count(context: ProgramContext, activity: str) -> int:
-    """Return how many processes of the pod are ranks while it does `activity`."""
+    """Return the number of the pod's processes that are ranks during `activity`."""
     return 1 if activity == "test" and is_single_process(context) else context.gpus
 
 
@@ -77,7 +77,7 @@ class _RasJob:
         return f"-- GPU {local} managed by process {pid} on node {node}"
 
     def differ(self, comm: _Communicator, subject: str, default: str, odd_ranks: dict[int, str]) -> str:
-        """Return RAS's lines on ranks that differ, one line each; the others have a line if there is only one."""
+        """Return RAS's lines on ranks that differ, one line each; the others are summed up unless there is only one."""
         most = [rank for rank in comm.ranks if rank not in odd_ranks]
         lines = [f"  Communicator ranks have different {subject}"]
         lines += [f"  {len(most)} ranks {default}"] if len(most) != 1 else []
@@ -111,7 +111,7 @@ def _silent(job: _RasJob, comm: _Communicator, rank: int) -> _RasFinding:
 
 
 def _remote_errors(job: _RasJob, comm: _Communicator, rank: int) -> str:
-    """The errors of ranks that were connected to a rank which has gone."""
+    """The errors of ranks that were connected to a rank whose process has ended."""
     at = comm.ranks.index(rank)
     beside = sorted({(at - 1) % len(comm.ranks), (at + 1) % len(comm.ranks)} - {at})
     if len(beside) < 2:
@@ -139,7 +139,7 @@ _OF_ONE_RANK = {"other": _other_operation, "silent": _silent, "dead": _dead, "no
 
 
 def _find_trouble(job: _RasJob, hung_job: HungJob, comm: _Communicator, group: str) -> _RasFinding:
-    """Return what RAS finds in a communicator of all ranks, or of a data group."""
+    """Return RAS's finding on a communicator of all ranks, or of a data group."""
     odd = [rank for rank in hung_job.leaves_with() if rank in comm.ranks]
     kind = hung_job.hang.ras
     if not odd or kind == "even" or (kind != "behind in both" and group != hung_job.hang.group):

@@ -14,25 +14,25 @@ PUBLIC: dict[str, dict[str, str]] = {
     GIB: dict.fromkeys(("v1.0.5", "v1.0.6", "v1.1.0", "latest"), "12.8.0"),
     _NEMO: {"nemo25.04-gib1.0.6-A4": "12.8.1"},
 }
-"""Public images: the tags there are with their version of CUDA, "" where the image does not say; without any tag here,
-whatever names a version of CUDA is there."""
+"""Public images, by tag their CUDA version, "" if unknown; an image without listed tags has every tag that names a CUDA
+version."""
 STOCK = (
     (f"{_OWN}/a4/testbed:nemo25.04-gib1.0.6-A4", 21_400_000_000, 12),
     (f"{_OWN}/a4/unified-testbed-pytorch:25.06-py3", 14_800_000_000, 3),
     ("us-docker.pkg.dev/practice/mirror/pytorch:25.06-py3", 13_900_000_000, 30),
     (f"{_OWN}/images/pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4", 21_300_000_000, 45),
 )
-"""What the project's own repositories hold from the start: the image, its bytes, its age in days."""
+"""(image, bytes, age in days) of the images in the project's own repositories from the start."""
 _BUILT = "12.9.1.010"
 _CUDA_IN_TAG = re.compile(r"cuda(\d+\.\d+\.\d+)")
 BARE = "nvcr.io/nvidia/pytorch"  # an image without an SSH server
 _HUB = "docker.io"
 _ON_HUB = frozenset({"alpine", "bash", "busybox", "debian", "nginx", "python", "ubuntu"})
-"""Images of Docker Hub that are there in every version."""
+"""Images of Docker Hub that exist with every tag."""
 _VERSION = re.compile(r"latest|v?\d[\w.-]*")
 _SYSTEM = ("gke.gcr.io", "registry.k8s.io")  # registries of what GKE itself runs: all is there
 _HOST = re.compile(r"(?:[a-z0-9-]+\.)*(?:gcr\.io|pkg\.dev|nvcr\.io|quay\.io|ghcr\.io|docker\.io|registry\.k8s\.io)")
-"""Registries that answer; beside them those of the public images."""
+"""Registries that answer; those of `PUBLIC` do so too."""
 _REFUSED = (
     'rpc error: code = {code} desc = failed to pull and unpack image "{image}": failed to resolve reference "{image}": '
 )
@@ -79,7 +79,7 @@ class Registries:
         return tags.get(mark) if tags or not named else named[1]
 
     def pull_error(self, image: str) -> str:
-        """Why a node cannot pull the image, as containerd words it; "" if it can."""
+        """Containerd's error for an image that a node cannot pull; "" if it can."""
         name, mark = split_reference(image)
         full = qualified_name(name)
         host, _, path = full.partition("/")
@@ -113,7 +113,7 @@ def qualified_name(name: str) -> str:
 
 
 def split_reference(image: str) -> tuple[str, str]:
-    """Name and tag or digest of an image; `latest` where neither is given."""
+    """(name, tag or digest) of an image; the tag is `latest` if neither is given."""
     name, cut, digest = image.partition("@")
     if cut:
         return name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name, digest

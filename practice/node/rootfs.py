@@ -1,6 +1,6 @@
-"""What an A4 pod has and this machine lacks: disks, RDMA devices, MPI, files of gIB.
+"""System files of an A4 pod that this machine lacks: disks, RDMA devices, MPI, files of gIB.
 
-Programs here answer as they would in the pod. Everything else in a shell of the pod is this machine's.
+Imitated programs answer as in the pod. All other programs in a pod's shell are this machine's.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class Sftp(SFTPServer):
     """The SFTP subsystem, which ends with an exit code like a program."""
 
     def finish_subsystem(self) -> None:
-        """Send exit code 0 before the channel is closed: a client hears nothing after that."""
+        """Send exit code 0 before the channel is closed, since a client receives nothing after that."""
         with suppress(OSError, EOFError):  # the client has gone
             if self.sock is not None:
                 self.sock.send_exit_status(0)

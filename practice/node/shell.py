@@ -38,7 +38,7 @@ _NOT_FOUND = 127
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 _KEPT = ("TERM", "LANG", "LC_ALL")
 _LOGIN = ("HOME", "HOSTNAME", "PATH", "USER", "PS1", "PROMPT_COMMAND", "TMUX_TMPDIR", "A4_PROC", "A4_RDMA", *_KEPT)
-"""What a session has that sshd starts, of the variables of the container or of this practice."""
+"""Variables of the container, or of the practice cluster, that a session of sshd has."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class ShellPlace:
     folder: Path
     env: dict[str, str]
     end_callbacks: set[Callable[[], None]] = field(default_factory=set, compare=False)
-    """Of the container: what ends the commands in it when it ends."""
+    """Callbacks of the container that end its commands when it ends."""
     processes: set[asyncio.subprocess.Process] = field(default_factory=set, compare=False)
-    """Of one command: its process."""
+    """The process of the command, once it has started."""
 
     @property
     def notice(self) -> str:
@@ -79,7 +79,7 @@ class PodShells:
         return self.kubelets.registries.has_sshd(image)
 
     def open_place(self, namespace: str, pod: str, container: str) -> ShellPlace:
-        """Return the place of a container; ApiError unless it runs."""
+        """Return the place of a container. Raises ApiError if it does not run."""
         run = self.kubelets.find_container(namespace, pod, container)
         if not run.running or run.place is None:
             text = f'container not found ("{run.name}")'

@@ -1,4 +1,4 @@
-"""The program `ssh` of a pod: runs a command in another pod of the practice cluster. It stands alone.
+"""The program `ssh` of a pod: runs a command in another pod of the practice cluster; imports nothing of ours.
 
 `python ssh_command.py SOCKET [OPTION ...] HOST [COMMAND ...]`; SOCKET is where the practice cluster listens.
 """
@@ -18,7 +18,7 @@ _FAILED = 255
 
 
 def parse_words(arguments: list[str]) -> tuple[str, str, list[str]]:
-    """(host to connect to, file with the key, command) of ssh's arguments; GetoptError for an unknown option."""
+    """(host to connect to, key file, command) of ssh's arguments. Raises GetoptError for an unknown option."""
     options, (host, *command) = getopt.getopt(arguments, _OPTIONS)
     named = [value.partition("=")[2] for flag, value in options if flag == "-o" and value.startswith("HostName=")]
     keys = [value for flag, value in options if flag == "-i"]
@@ -26,7 +26,7 @@ def parse_words(arguments: list[str]) -> tuple[str, str, list[str]]:
 
 
 def main(words: list[str]) -> NoReturn:
-    """Become the command that ssh runs in another pod; exits with 255 if that pod lets nobody in."""
+    """Replace this process by the command in the other pod; exits with 255 if that pod refuses the login."""
     path, *arguments = words
     host, key, command = parse_words(arguments)
     file = Path(key).expanduser()

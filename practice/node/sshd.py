@@ -46,7 +46,7 @@ class SshServer(paramiko.ServerInterface):
         self._sizes: dict[int, asyncio.Queue[tuple[int, int]]] = {}
         self._terminals: set[int] = set()
         self.forwarded: dict[int, socket.socket] = {}
-        """Connections to ports of the pod, by the channel that waits for them."""
+        """Connections to ports of the pod, by id of the channel that will carry them."""
         self.folder = place.folder
 
     def get_allowed_auths(self, username: str) -> str:

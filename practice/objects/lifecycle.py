@@ -27,7 +27,7 @@ _REQUIRED_SPEC: dict[Resource, Object] = {
     LOCALQUEUES: {"clusterQueue": ""},
     NODES: {},
 }
-"""What may be left out of a spec but is never missing to a controller, whose types have a zero for it."""
+"""By kind the zero values of spec fields that may be omitted, as controllers of Go types see them."""
 
 
 def copy_of(obj: Object) -> Object:

@@ -1,4 +1,4 @@
-"""How lists and maps are merged: by merge key, as a set, or as a whole."""
+"""The merge strategy of lists and maps: by merge key, as a set, or as a whole."""
 
 from __future__ import annotations
 

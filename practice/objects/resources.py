@@ -18,7 +18,7 @@ class Resource:
     short_names: tuple[str, ...] = ()
     status: bool = False
     is_custom: bool = False
-    """Defined by a CustomResourceDefinition: no strategic merge patch, no table columns of its own but the printed."""
+    """Whether a CustomResourceDefinition defines it: no strategic merge patch, only the definition's table columns."""
     generation: bool = False  # whether metadata.generation counts changes of the wish
     categories: tuple[str, ...] = ()
 

@@ -51,7 +51,7 @@ class Storage:
 
     def __init__(self, now: Callable[[], float] = time.time, *, window: int = 5000, seed: int | None = None) -> None:
         self.admission: list[Admission] = []
-        """Called in order for every create, update and delete; each returns the object to go on with."""
+        """Functions called in order for each create, update and delete; each returns the object to go on with."""
         self.version = _FIRST_VERSION
         self._now = now
         self._random = random.Random(seed)
@@ -113,7 +113,7 @@ class Storage:
     def subscribe(self, callback: Listener, *, is_first: bool = False) -> Callable[[], None]:
         """Call ``callback`` synchronously at every change; the returned function unsubscribes.
 
-        ``is_first``: it is called before all others, for a listener that only passes events on.
+        ``is_first``: call it before all others, for a listener that only passes events on.
         """
         self._listeners.insert(0 if is_first else len(self._listeners), callback)
 
@@ -126,9 +126,9 @@ class Storage:
     # writing
 
     def create(self, resource: Resource, obj: Object, *, dry_run: bool = False, keep_status: bool = False) -> Object:
-        """Store a new object. Raises ApiError 409 when the name is taken, 422 when admission finds it wrong.
+        """Store a new object. Raises ApiError 409 if the name is taken, 422 if admission refuses the object.
 
-        A status is dropped, as the API does, but for nodes or when ``keep_status`` is set (the opening scene).
+        Its status is dropped, as the API does, except for nodes or with ``keep_status`` (the opening scene).
         """
         obj = copy_of(obj)
         meta = obj.setdefault("metadata", {})
@@ -151,7 +151,7 @@ class Storage:
         return obj if dry_run else self._store_event("ADDED", resource, obj, None)
 
     def update(self, resource: Resource, obj: Object, *, subresource: str = "", dry_run: bool = False) -> Object:
-        """Replace an object; ApiError 409 if its resourceVersion is stale. Without a difference nothing is stored.
+        """Replace an object. Raises ApiError 409 if its resourceVersion is stale. An equal object is not stored.
 
         ``subresource="status"`` replaces the status alone; without it the status stays.
         """

@@ -9,7 +9,7 @@ from practice.node.pod_volumes import write_file
 from practice.programs.steps import ProgramContext
 
 FIRST_FACT = "pod 0"
-"""The fact that is the context of pod 0: what is saved to no volume lies there."""
+"""Name of the fact with the context of pod 0, whose files include checkpoints saved to no volume."""
 _SHARD = (
     b"PK\3\4" + b"practice cluster: these weights are made up" + b"PK\5\6" + bytes(18)
 )  # as torch.save begins, ends
@@ -29,7 +29,7 @@ def save_shards(context: ProgramContext, number: int) -> None:
 
 
 def finish_checkpoint(context: ProgramContext, number: int) -> None:
-    """Write what rank 0 writes last: only with it the checkpoint is complete."""
+    """Write the last files of a checkpoint, which rank 0 writes and without which it is incomplete."""
     _write_file(context, f"iter_{number:07}/common.pt", _SHARD)
     _write_file(context, f"iter_{number:07}/.metadata", _pickled_metadata(_shard_names(context)))
     _write_file(context, f"iter_{number:07}/metadata.json", json.dumps(_BACKEND).encode())

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FROM_RANKS = 5
-"""GPUs from which a table is worked out; of up to four there is a recording."""
+"""Minimum number of GPUs of a computed table; tables for fewer GPUs were recorded."""
 SLOW_NETWORK_FACTOR = 0.33
-"""What a slow network leaves of the bandwidth: two machines stay under the line they have to pass."""
+"""Share of the bandwidth that is left with a slow network, with which two machines stay under their pass line."""
 _SCATTER, _MOST = 0.008, 0.02  # usual and largest share by which tests, and rows of a test, differ
 _FIRST_PID, _FIRST_BUS = 2100, 4
 

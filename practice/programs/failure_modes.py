@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from practice.programs.steps import ProgramContext, Step
 
 SICK_FACT = "a GPU has a fault: pod"
-"""The fact, with the number of the pod behind it, by which a pod knows that one of its GPUs has a fault."""
+"""Name of the fact, followed by the pod's number, that a GPU of the pod has a fault."""
 _FOREVER = 10.0**8
 _KINDS = ("oom", "fail", "hang", "timeout", "xid")
 _WATCHDOG_SECONDS = 600.0
@@ -30,7 +30,7 @@ def failing_steps(context: ProgramContext) -> tuple[int, ...]:
 
 
 def fail_at_step(context: ProgramContext, number: int) -> Iterator[Step]:
-    """Yield what this pod does at a step where it fails: it exits or waits for ever; at other steps nothing."""
+    """Yield the steps of this pod if it fails at step `number`: it exits or waits for ever; else nothing."""
     for fault in parse_faults(context):
         if fault.step != number or not _ends_training(context, fault):
             continue

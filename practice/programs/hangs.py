@@ -1,7 +1,7 @@
-"""The ways in which a rank of a training hangs: what is seen of it, and of the ranks that wait for it.
+"""The kinds of hangs of a training's rank: the observable state of the rank, and of those that wait for it.
 
-A line of HOW for each, after recordings of such hangs on GPUs (tests/fixtures/h100/hangs.tar.gz). The rank is the
-second one of its pod, so that its neighbours differ from it.
+`HOW` has an entry for each kind, after recordings of such hangs on GPUs (tests/fixtures/h100/hangs.tar.gz). The rank is
+the second one of its pod, so that its neighbours differ from it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from practice.programs.steps import ProgramContext
 
 HUNG_FACT = "hung"
-"""The fact in which the pods of a job know that they hang: the number of the pod that the others wait for."""
+"""Name of the fact that a job hangs; its value is the number of the pod that the others wait for."""
 HOW_FACT = "hung how"
-"""The fact that names the way; without it the rank is in its data loader."""
+"""Name of the fact with the kind of the hang, a key of `HOW`; without it the rank is in its data loader."""
 ADDRESSES_FACT = "addresses of pods that hang"
-"""Number of a pod -> its address, by which NCCL names the host of a rank."""
+"""Name of the fact with each pod's address by its number, by which NCCL names the host of a rank."""
 DATA = "data"
 ALL_RANKS, DATA_GROUP = "all ranks", "data group"
 STEP = 4117
-"""The step that never ends. A training reduces once among all ranks in each, and BUCKETS times in its data groups."""
+"""Number of the step that never ends. In each step all ranks reduce once, and each data group BUCKETS times."""
 BUCKETS = 2
 REPLICAS, STAGES = "data-parallel replicas", "pipeline stages"
-"""What some hangs need two of."""
+"""What a kind of hang needs at least two of."""
 LISTENS, DEAF, CLOSED = "listens", "deaf", "closed"
-"""Whether a flight recorder dumps, leaves what is written to its pipe unread, or has closed the pipe."""
+"""States of a flight recorder: it dumps, does not read its pipe, or has closed its pipe."""
 
 
 class PendingCollective(NamedTuple):
@@ -41,7 +41,7 @@ class PendingCollective(NamedTuple):
 
 
 class HangKind(NamedTuple):
-    """What is seen of a rank that hangs: stack, process state and GPU use."""
+    """The observable state of a rank that hangs: stack, process state and GPU use."""
 
     what: str
     stack: str = "norm"  # where py-spy finds it: hosts launch ahead, so that most wait at the same call
@@ -111,7 +111,7 @@ def stuck_gpu(context: ProgramContext) -> int:
 
 
 class HungJob(NamedTuple):
-    """How a job hangs: in which rank and operation, as all its pods know it."""
+    """The hang of a job: its rank and operation, equal in all pods of the job."""
 
     hang: HangKind
     rank: int  # the one for which the others wait
@@ -119,7 +119,7 @@ class HungJob(NamedTuple):
     fails: bool
 
     def leaves_with(self) -> list[int]:
-        """The ranks that hang together: a rank's whole replica if it has left the training loop, else it alone."""
+        """The ranks that hang together: the rank's whole replica if it has left the training loop, else it alone."""
         return self.groups.replica_of(self.rank) if self.hang.stack == "barrier" else [self.rank]
 
     def is_stuck(self, rank: int) -> bool:
@@ -140,20 +140,20 @@ class HungJob(NamedTuple):
         return _IS_THROUGH if not set(late) & set(self.groups.data_group_of(rank)) else _WAITS
 
     def stack_of(self, rank: int) -> str:
-        """Return where py-spy finds a rank."""
+        """Return the stack location of a rank, as a key of PLACES."""
         if self.is_stuck(rank):
             return self.hang.stack
         return "nccl" if self.hang.group == ALL_RANKS else "norm"
 
     def recorder_of(self, rank: int) -> str:
-        """Return whether the flight recorder of a rank answers."""
+        """Return the state of a rank's flight recorder: LISTENS, DEAF or CLOSED."""
         if rank == self.rank and self.hang.recorder != LISTENS:
             return self.hang.recorder
         return DEAF if self.fails else LISTENS
 
 
 def find_hang(context: ProgramContext) -> HungJob | None:
-    """Return how the job hangs; None if it does not."""
+    """Return the hang of the job; None if it does not hang."""
     facts = context.room.facts
     if facts.get(HUNG_FACT) is None:
         return None
@@ -164,7 +164,7 @@ def find_hang(context: ProgramContext) -> HungJob | None:
 
 
 def doing_in_hang(context: ProgramContext) -> str:
-    """Return the activity of a pod in a job that hangs: how one of its ranks hangs, else nccl."""
+    """Return the activity of a pod in a hanging job: the kind of its rank's hang, else "nccl"."""
     facts = context.room.facts
     return str(facts.get(HOW_FACT, DATA)) if facts.get(HUNG_FACT) == context.rank else "nccl"
 

@@ -1,10 +1,10 @@
 """Faults that a job is configured to have, and its pace.
 
-The opening scene says so by annotations of its pods; whoever launches a job, by variables: PRACTICE_FAULT=nan:118,
-PRACTICE_PACE=0.5. A fault is ``kind:step`` or ``kind:step:pod``, several are separated by commas, and ``@n`` behind one
-means the n-th attempt of the job only (0 is the first). The pod is its number in the job. How a rank hangs is the last
-word: ``hang:20:1:skip`` or ``hang:20:skip``. A fault that is there all the time has a rank and a share of the step
-instead: ``slowrank:41:7%``, or ``slowrank:41:7%:data`` for another cause than its host. KINDS says what there is.
+The opening scene sets them by annotations of its pods, a person by variables: PRACTICE_FAULT=nan:118,
+PRACTICE_PACE=0.5. A fault is ``kind:step`` or ``kind:step:pod``, with the pod's number in the job; several are
+separated by commas, and ``@n`` after one limits it to the n-th attempt of the job (0 is the first). The kind of a hang
+is the last word: ``hang:20:1:skip`` or ``hang:20:skip``. A permanent fault has a rank and a share of the step instead:
+``slowrank:41:7%``, or ``slowrank:41:7%:data`` for another cause than its host. KINDS lists all kinds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FAULT, FAULT_VARIABLE = "a4-practice/fault", "PRACTICE_FAULT"
 PACE, PACE_VARIABLE = "a4-practice/pace", "PRACTICE_PACE"  # seconds per step instead of the program's own
 _TESTS = "a4-practice/tests"
-"""How often a test is run, one after the other, for one that outlasts a first look."""
+"""Annotation with the number of consecutive tests of a job, for one that should still run when first looked at."""
 
 
 GPUS_OF_A4 = 8
@@ -54,7 +54,7 @@ KINDS: dict[str, tuple[tuple[str, ...], str]] = {
         ":network (a NIC of its pod) behind it of that",
     ),
 }
-"""Kind -> in which programs it happens, and what. Rows of a test are counted from 0."""
+"""By kind: (programs in which the fault can happen, its effect). Rows of a test are counted from 0."""
 _TESTING = frozenset({"nccl-all-reduce", "nccl-one-pod"})
 _CONVERTING = frozenset({"qwen3-to-mcore", "qwen3-to-hf", "qwen3-next-to-mcore", "qwen3-download", "qwen3-eval"})
 _FAULT = re.compile(r"(?P<kind>[^:@]+):(?P<step>\d+)(?::(?P<pod>\d+))?(?::(?P<how>[a-z]+))?(?:@(?P<attempt>\d+))?")

@@ -1,4 +1,4 @@
-"""The logs that launchers/logged.sh keeps: what a pod prints, in the folder that is mounted for it."""
+"""The logs that launchers/logged.sh stores: the output of each pod, in the folder mounted for it."""
 
 from __future__ import annotations
 

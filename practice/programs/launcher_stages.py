@@ -1,4 +1,4 @@
-"""Imitations of what runs inside the launchers' steps: pauses, and the programs' last lines."""
+"""Imitations of the programs in the launchers' stages: pauses, and the programs' last lines."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from practice.programs.recipes import Imitation
 
 SCRIPT, TRAINS = "a4-practice/script", "trains"
-"""The annotation by which the scene says what a person's own script does, and what it says."""
+"""(annotation by which the scene sets what a person's own script does, its value if the script trains)."""
 
 
 def silent_work(title: str, seconds: float, then: Callable[[ProgramContext], Iterator[str]] | None = None) -> Imitation:
-    """Return an imitation that prints which program it stands for, waits, and prints ``then`` as its last lines."""
+    """Return an imitation that prints the name of its program, waits, and prints ``then`` as its last lines."""
 
     def imitation(context: ProgramContext) -> Iterator[Step]:
         shown = [PrintLine(line) for line in then(context)] if then is not None else []
@@ -96,4 +96,4 @@ PROGRAMS: dict[str, Imitation] = {
     "torchrun": ddp.smoke_test,
     "own-script": run_own_script,
 }
-"""Program of a launcher's stage -> its imitation."""
+"""The imitation of each program that launchers run in their stages."""

@@ -21,7 +21,7 @@ _NOT_REAL_NOTE = "practice cluster: these iteration lines are made up; nothing i
 _MEMORY_GIB = 121.4
 
 Line = Callable[["ProgramContext", int, int, float, float | None], str]
-"""How one iteration is printed: number, total, seconds, loss (None for NaN)."""
+"""A function that formats one iteration: (context, number, total, seconds, loss or None for NaN)."""
 
 
 def iteration_count(context: ProgramContext) -> int:

@@ -38,7 +38,7 @@ def run_all_reduce(context: ProgramContext) -> Iterator[Step]:
 
 
 def _print_tables(context: ProgramContext, hosts: Sequence[str]) -> Iterator[Step]:
-    """Yield one test's table, or as many as the scene says, so that the test outlasts a first look."""
+    """Yield one test's table, or several if the scene sets that, so that the test still runs when first looked at."""
     for _ in range(test_count(context)):
         yield from _print_table(context, hosts)
 
@@ -80,7 +80,7 @@ def _print_table(context: ProgramContext, hosts: Sequence[str]) -> Iterator[Step
 
 
 def _find_fault(context: ProgramContext, kind: str) -> JobFault | None:
-    """The first fault of that kind in any pod: the pod that prints the rows shows it."""
+    """The first fault of that kind: in any pod, as one pod prints the rows of all; alone, only in this pod."""
     alone = is_single_process(context)
     found = (each for each in parse_faults(context) if each.kind == kind)
     return next((each for each in found if not alone or each.rank in (None, context.rank)), None)

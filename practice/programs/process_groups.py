@@ -18,7 +18,7 @@ class ProcessGroups(NamedTuple):
 
     @property
     def replicas(self) -> int:
-        """Return how many ranks hold the same weights, each with data of its own."""
+        """Return the number of ranks that hold the same weights, each with other data."""
         share = self.tensor * self.pipeline * self.context
         return 1 if self.ranks % share else max(1, self.ranks // share)
 
@@ -34,7 +34,7 @@ class ProcessGroups(NamedTuple):
         return rank // self._ranks_per_stage
 
     def data_group_of(self, rank: int) -> list[int]:
-        """Return the ranks with which a rank reduces gradients, those of its context parallelism included."""
+        """Return the ranks with which a rank reduces gradients, including its context-parallel ranks."""
         first = rank // self._ranks_per_stage * self._ranks_per_stage
         return list(range(first + rank % self.tensor, first + self._ranks_per_stage, self.tensor))
 

@@ -1,4 +1,4 @@
-"""Replays the launchers of recipes: steps, lines and exit codes, with pauses instead of work."""
+"""Replays the launchers of recipes: stages, lines and exit codes, with pauses instead of work."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     Imitation = Callable[[ProgramContext], Iterator[Step]]
 
 SSHD_FACT = "sshd"
-"""The fact, with the number of the pod behind it, that its SSH server listens."""
+"""Name of the fact, followed by the pod's number, that the pod's SSH server listens."""
 _FOREVER = 10.0**8
 _LAUNCHERS = ("launchers/run.sh", "launchers/logged.sh")
 _FOR_SSHD = ("discovery", "order", "hostfile")
 _SECONDS = {"libraries": 0.6, "gpus": 0.5, "ssh": 0.4, "order": 0.3, "connectivity": 1.0, "install": 6.0}
-"""How long steps take in which no imitated program takes its time."""
+"""Practice seconds of launcher stages without an imitated program."""
 _VARIABLE = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
 
 
@@ -167,7 +167,7 @@ def _replay_section(
 
 
 def _wait_for_others(line: str, step: str, context: ProgramContext) -> Iterator[Step]:
-    """Yield the launcher's wait: for name resolution, for a stage of index 0, or for the end of that."""
+    """Yield the launcher's wait: for name resolution, for a stage of pod 0, or for the end of that pod."""
     if line == "waiting for index 0":
         yield WaitForFact(f"found {context.rank}" if step == "discovery" else f"{step} over")
     elif line == "waiting for index 0 to end":
@@ -176,7 +176,7 @@ def _wait_for_others(line: str, step: str, context: ProgramContext) -> Iterator[
 
 
 def _print_recorded_event(event: Mapping[str, str], context: ProgramContext) -> Iterator[Step]:
-    """Print a line for each pod; index 0 finds the others when their sshd is up."""
+    """Print the event's line for each pod; pod 0 finds the others once their sshd listens."""
     for index, name in enumerate(worker_host_names(context)):
         text = _expand_variables(event["each"], context.env | {"POD": name, "HOST": name.partition(".")[0]})
         if text.startswith("pong"):

@@ -31,7 +31,7 @@ def lines(name: str) -> tuple[str, ...]:
 
 @cache
 def all_reduce_rows() -> dict[int, str]:
-    """Return the recorded rows of all_reduce_perf by size in bytes; the coarse recording fills what the fine lacks."""
+    """Return the recorded rows of all_reduce_perf by size in bytes; a coarser recording fills in missing sizes."""
     rows: dict[int, str] = {}
     for name in ("nccl_all_reduce_h200x4_8B.txt", NCCL_FILE):
         for line in lines(name):

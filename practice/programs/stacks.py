@@ -1,6 +1,6 @@
 """The processes and Python stacks of trainings: Megatron-Patch, SWIFT, or a person's own script.
 
-Made up, as the programs call each other: frames of functions below it, its step of training, and what called that.
+The stacks are invented after the programs' code: functions inside the training step, the step, and its callers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MEGATRON = {
 """Frames outside the schedule of forward and backward."""
 PLACES = {name: name for name in ("train", "nccl", "data", "checkpoint", "lock", "barrier", "compile", "teardown")}
 PLACES["norm"] = "nccl"
-"""Where a process can be -> the file of data/ with PyTorch's part of its stack."""
+"""By stack location of a process: the file of data/ with PyTorch's part of the stack."""
 
 
 def torchrun_command(context: ProgramContext) -> list[str]:

@@ -65,7 +65,7 @@ class SharedFacts:
 
 @dataclass
 class ProgramContext:
-    """What an imitated program knows: its environment, pod, the other pods, and the time."""
+    """The input of an imitated program: its environment, its pod, the job's other pods, and the time."""
 
     argv: list[str]
     env: dict[str, str]

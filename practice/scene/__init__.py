@@ -1,1 +1,1 @@
-"""The opening scene: machines, queues, and a day of jobs that the real controllers play through before it goes live."""
+"""The opening scene: machines, queues, and a day of jobs that the real controllers replay before the cluster opens."""

@@ -1,4 +1,4 @@
-"""Removes things from the practice cluster so that checks named in A4_PRACTICE_HARM ("P08,P27") fail."""
+"""Removes objects from the practice cluster so that checks named in A4_PRACTICE_HARM ("P08,P27") fail."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _AGENTS = (
     ("kube-system", "nvidia-gpu-device-plugin", "gke.gcr.io/nvidia-gpu-device-plugin:v1.0.24-gke.11", _GPU),
     (MANAGED, EXPORTER, "gke.gcr.io/dcgm-exporter:4.4.1-4.6.0-gke.17", _GPU),
 )
-"""Namespace, name and image of each DaemonSet, and the resource that its nodes have (empty: all nodes)."""
+"""(namespace, name, image, resource that its nodes have, empty for all nodes) of each DaemonSet."""
 
 
 def gke_objects(system: tuple[tuple[str, str, str], ...]) -> Iterator[tuple[Resource, Object]]:

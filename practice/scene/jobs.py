@@ -21,13 +21,13 @@ _ALREADY_THERE = {
     "SKIP_TRAINING": "false",
     "A4_GLOBAL_BATCH_SIZE": "1024",
 }
-"""Earlier jobs have left code, data and converted weights in the shared storage."""
+"""Variables of launchers that find code, data and converted weights of earlier jobs in the shared storage."""
 _FOLDERS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("shm", "/dev/shm", {"medium": "Memory", "sizeLimit": "250Gi"}),  # a path in pods
     ("gib", "/usr/local/gib", {}),
     ("third-party", "/third_party", {}),
 )
-"""What the chart gives to every pod beside its storage."""
+"""(volume, mount path, emptyDir options) of each folder that the chart gives to every pod beside its storage."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class SceneJob:
     owner: str
     namespace: str = "default"
     topology: tuple[str, str] = ("preferred", "cloud.google.com/gce-topology-block")
-    """preferred or required, and the level."""
+    """("preferred" or "required", level) of the job's topology request."""
     restarts: int = 0
     env: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from practice.objects.api_error import Object
 RESERVED_POOL, SPOT_POOL, SYSTEM_POOL = "a4-highgpu-8g-a4-pool", "a4-spot", "system"
 FLEX_POOL = "a4-flex"  # a pool whose machines come only when they are asked for: none at the opening
 RDMA = tuple(f"rdma-{index}" for index in range(8))
-"""The networks of the eight network cards beside the GPUs of an A4."""
+"""Names of the networks of an A4's eight RDMA network cards, one beside each GPU."""
 FABRIC = ("gvnic-1", *RDMA)  # all networks of an A4 beside that of its pods
 _GKE = "cloud.google.com/"
 _ZONE, _REGION = "us-central1-b", "us-central1"
@@ -20,7 +20,7 @@ VERSION = "v1.35.1-gke.1396002"
 _DAY = 86400.0
 _MAINTENANCE_AFTER = 6 * 3600.0
 MAINTENANCE, FAULTY, STARTING = 13, 15, 3
-"""Numbers of the machine with maintenance ahead and the faulty one (reserved pool), and the one that starts (spot)."""
+"""Numbers of machines: with maintenance planned and faulty (both in the reserved pool); starting (in the spot pool)."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def new_node(pool: str, names: list[str], now: float) -> Object:
 
 
 def build_node(machine: SceneMachine, now: float, seed: int, *, faults: bool) -> Object:
-    """Return the node of a machine with its status; ``faults`` says whether some have one."""
+    """Return the node of a machine with its status; ``faults``: whether the scene's faults are applied."""
     choice = random.Random(f"{seed} {machine.pool} {machine.number}")
     place = (machine.pool, machine.number)
     ready = not (faults and place == (SPOT_POOL, STARTING))
@@ -143,7 +143,7 @@ def _node_labels(machine: SceneMachine) -> dict[str, str]:
 
 
 def _health_scan_labels(machine: SceneMachine, now: float, choice: random.Random) -> dict[str, str]:
-    """Return what the last health scan wrote on a machine; not all were scanned."""
+    """Return the labels of the machine's last health scan; empty for machines that were not scanned."""
     if machine.pool == SPOT_POOL or machine.number % 3 == 2:
         return {}
     faulty = machine.number == FAULTY

@@ -1,4 +1,4 @@
-"""The story of the scene: which jobs were started by whom and when, replayed by the controllers."""
+"""The story of the scene: the starts of jobs with owner and time, replayed by the controllers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Kueue 0.18: Workloads for Jobs, JobSets and pods, admission by the library of its rules, and its messages."""
+"""Kueue 0.18: Workloads for Jobs, JobSets and pods, admission by the library kueue_rules, and its messages."""

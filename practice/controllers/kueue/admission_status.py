@@ -87,7 +87,7 @@ def _reset_checks(workload: Object, now: float) -> None:
 
 
 def next_check_retry_at(workload: Object) -> float:
-    """When the last check in state Retry may be retried, 0 if there is none."""
+    """The latest time (epoch seconds) at which a check in state Retry may be retried, 0 if there is none."""
     return max(
         (
             parse_timestamp(each["lastTransitionTime"]) + each["requeueAfterSeconds"]
@@ -131,7 +131,7 @@ def mark_evicted(workload: Object, reason: str, message: str, now: float, *, cau
 
 
 def set_requeued(workload: Object, reason: str, message: str, status: bool, now: float) -> None:
-    """Set the Requeued condition, whether a Workload is back in its queue."""
+    """Set the Requeued condition, which says whether a Workload is back in its queue."""
     set_workload_condition(workload, "Requeued", status, reason, message, now)
 
 
@@ -140,7 +140,7 @@ def finish(workload: Object, reason: str, message: str, now: float) -> None:
 
 
 def queued_seconds(workload: Object, now: float) -> float:
-    """Return how long a Workload waited since it was queued last."""
+    """Return the seconds that a Workload has waited since it was last queued."""
     again = find_condition(workload, "Requeued")
     since = again["lastTransitionTime"] if again else workload["metadata"]["creationTimestamp"]
     return max(now - parse_timestamp(since), 0.0)

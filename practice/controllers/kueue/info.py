@@ -46,7 +46,7 @@ def read_workload(obj: Object, cluster_queue: str = "", *, layers: bool = False)
 
 
 def needs_second_pass(obj: Object) -> bool:
-    """Whether a Workload with quota must be tried again for nodes: its checks have become ready, or a node failed."""
+    """Whether a Workload with quota must be tried again for nodes, since its checks became ready or a node failed."""
     if not has_quota(obj) or any(is_true(obj, each) for each in ("Finished", "Evicted")):
         return False
     status = obj["status"]
@@ -67,7 +67,7 @@ def lacks_places(obj: Object) -> bool:
 
 
 def why_not_tried(obj: Object, ranges: Iterable[Object]) -> str:
-    """Why Kueue does not try a Workload: its own limits or the namespace's LimitRanges; empty if it does."""
+    """The reason why Kueue does not try a Workload: its limits or the namespace's LimitRanges; empty if it does."""
     most: Amounts = {}
     least: Amounts = {}
     for limit in (each for one in ranges for each in one["spec"].get("limits") or () if each["type"] == "Container"):
@@ -98,7 +98,7 @@ def _iter_containers(obj: Object) -> Iterator[tuple[str, Object]]:
 
 
 def _above(amounts: Amounts, bounds: Amounts) -> list[str]:
-    """The names, in one text, of the resources of which `amounts` are more than `bounds`."""
+    """The names of resources whose amounts exceed the bounds, as a list of one JSON text; empty if none does."""
     found = [name for name, value in sorted(amounts.items()) if value > bounds.get(name, value)]
     return [json.dumps(found)] if found else []
 
@@ -137,7 +137,7 @@ def _pod_sets(obj: Object, admission: Object | None, *, layers: bool) -> list[Sn
 
 
 def read_pod_set(pod_set: Object, *, layers: bool = False) -> SnapshotPodSet:
-    """A pod set with the requests of all its pods in sum."""
+    """A pod set with the total requests of all its pods."""
     spec = pod_set["template"]["spec"]
     single = pod_requests(spec)
     affinity = spec.get("affinity") or {}
@@ -195,7 +195,7 @@ def parse_tolerations(expressions: Iterable[Object] | None) -> tuple[Toleration,
 
 
 def local_queue_of(obj: Object) -> str:
-    """Return the name of the LocalQueue a Workload waits in; empty when it names none."""
+    """Return the name of the LocalQueue a Workload waits in; empty if it names none."""
     return str(obj["spec"].get("queueName") or "")
 
 

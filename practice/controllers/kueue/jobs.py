@@ -36,7 +36,7 @@ from practice.objects.resources import JOBS, JOBSETS, WORKLOADS, Resource
 from practice.objects.storage import Storage
 
 _EVICTION_SECONDS = 1.0
-"""An eviction takes this long at least: two queues that take from each other do so at a human pace."""
+"""Minimum seconds of an eviction, so that two queues that preempt each other do so slowly enough to watch."""
 
 
 class ManagedJobs(Controller):
@@ -46,7 +46,7 @@ class ManagedJobs(Controller):
         super().__init__(plane)
         self.resource = resource
         self._leaving: dict[str, bool] = {}
-        """Evicted Workloads that hold quota still, by uid: whether they have taken their time."""
+        """By uid of an evicted Workload that still holds quota: whether its minimum eviction time has passed."""
         self.source = "jobset.x-k8s.io/jobset-kueue-controller" if resource is JOBSETS else "batch/job-kueue-controller"
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
@@ -209,7 +209,7 @@ class ManagedJobs(Controller):
             )
 
     def _is_managed_child(self, job: Object) -> bool:
-        """Whether a Job's owner is managed by Kueue, so that it may only run once that is admitted."""
+        """Whether Kueue manages a Job's owner, so that the Job may run only after the owner's admission."""
         owner = controller_of(job)
         if owner is None or owner["kind"] != "JobSet":
             return False

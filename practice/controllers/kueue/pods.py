@@ -1,4 +1,4 @@
-"""Manages single pods and groups of pods for Kueue: gates them, creates their Workloads, lets them go and ends them."""
+"""Manages single pods and groups of pods for Kueue: gates them, creates their Workloads, ungates and ends them."""
 
 from __future__ import annotations
 

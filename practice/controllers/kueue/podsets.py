@@ -150,7 +150,7 @@ def add_to_template(template: Object, info: Object) -> None:
 
 
 def remove_from_template(template: Object, pod_set: Object) -> None:
-    """Remove from a pod template (a draft) what admission added, as its Workload's pod set tells."""
+    """Remove what admission added to a pod template (a draft), by the Workload's original pod set."""
     original = pod_set["template"]
     before, meta = original.get("metadata") or {}, template.setdefault("metadata", {})
     for name in ("labels", "annotations"):

@@ -20,14 +20,14 @@ from practice.objects.storage import Storage
 
 
 class WaitingQueues:
-    """The queues of waiting Workloads; those tried in vain are set aside until something changes."""
+    """The queues of waiting Workloads; those that did not fit are set aside until something changes."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._storage = storage
         self._clock = clock
         self._set_aside_keys: dict[Key, str] = {}  # key -> what it looked like when it was tried in vain
         self._hopeless: dict[str, set[str]] = {}
-        """ClusterQueue -> shapes that do not fit; the same shape is not tried again."""
+        """By ClusterQueue the shapes of workloads that do not fit, which are not tried again."""
         self._blocked: set[str] = set()  # ClusterQueues whose head must come first and cannot yet
         self._sticky: set[Key] = set()  # workloads that wait for the Workloads they evict: they stay first
         self.turns = TriedFlavorMemory()
@@ -75,7 +75,7 @@ class WaitingQueues:
         return found
 
     def set_aside(self, obj: Object, name: str, *, is_strict: bool, is_hopeless: bool) -> None:
-        """Set aside a Workload that was tried in vain."""
+        """Set aside a Workload that was tried and did not fit."""
         if is_strict:
             self._blocked.add(name)
             return
@@ -89,7 +89,7 @@ class WaitingQueues:
         self._blocked.add(name)
 
     def unblock(self, name: str) -> None:
-        """Try the head of a ClusterQueue again after something new joined."""
+        """Allow the head of a ClusterQueue to be tried again, since a new Workload joined the queue."""
         self._blocked.discard(name)
 
     def _first_to_try(self, waiting_workloads: list[Object], name: str) -> SnapshotWorkload | None:

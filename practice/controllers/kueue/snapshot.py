@@ -41,7 +41,7 @@ from practice.objects.resources import (
 from practice.objects.storage import Storage
 
 DELAYING = {"kueue.x-k8s.io/provisioning-request", "kueue.x-k8s.io/multikueue"}
-"""Controllers of admission checks that bring the nodes once there is quota."""
+"""Controllers of admission checks that create the nodes only after quota is reserved."""
 
 _GATES = ("PartialAdmission", "TASRecomputeAssignmentWithinSchedulingCycle", "TASFailedNodeReplacementFailFast")
 
@@ -70,7 +70,7 @@ def read_snapshot(storage: Storage, *, with_topology: bool) -> Snapshot:
 
 
 def _kueue_configuration(storage: Storage) -> Object:
-    """Kueue's configuration as it is now; a change takes effect at once."""
+    """Kueue's present configuration, read from its ConfigMap; changes take effect at once."""
     found = storage.find(CONFIGMAPS, "kueue-system", "kueue-manager-config") or {}
     text = (found.get("data") or {}).get("controller_manager_config.yaml")
     return yaml.safe_load(text) or {} if text else {}
@@ -105,7 +105,7 @@ def _fair_weight(obj: Object) -> float:
 
 
 def read_queue(obj: Object, late: Collection[str] = ()) -> QueueNode:
-    """A ClusterQueue with its rules; `late` names the checks after whose success nodes are assigned."""
+    """A ClusterQueue with its rules; `late`: names of the checks after which nodes are assigned."""
     spec = obj["spec"]
     flavors = {each["name"] for group in spec.get("resourceGroups") or () for each in group["flavors"]}
     strategy = (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()

@@ -1,8 +1,8 @@
 """Finds the lines that contain one of many words, in one pass over a large block of a log.
 
-One search for each word costs 0.6 ns a byte; a search for all of them together 0.2 ns a byte for up to 64 words, which
-are compared many at once, and 1.4 ns for more. A parser that looks at each line takes 1 to 10 microseconds a line, so
-it names the words without which a line cannot mean anything to it, and sees only lines that hold one.
+A search for one word costs 0.6 ns a byte; a search for all words together 0.2 ns a byte for up to 64 words, which are
+compared in parallel, and 1.4 ns for more. A parser takes 1 to 10 microseconds a line, so each parser declares the words
+of which every line that it can parse has one, and is given only lines with such a word.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class WordSearch:
 
     @cached_property
     def _stem_search(self) -> BytesAhoCorasick | None:
-        """An automaton for the words less their last letters, None where it would not be faster."""
+        """An automaton for the words without their last letters; None if it would not be faster."""
         beginnings = Counter(word[:-1] for word in self._longer)
         stems = {word[:-1] if beginnings[word[:-1]] > 1 else word: None for word in self._longer}
         worth = len(stems) <= _MAX_FAST_WORDS < len(self._longer) and min(map(len, stems)) >= _FAST_WORD_BYTES
@@ -118,7 +118,7 @@ class WordSearch:
         return known
 
     def _may_hold_word(self, stem_search: BytesAhoCorasick, lines: bytes) -> bool:
-        """Whether these lines contain a word, or too many stems of words to look at each."""
+        """Whether these lines contain a word; also True if they have too many stems to check each."""
         assert self._full_search is not None
         stems = stem_search.find_matches_as_indexes(lines)
         if len(stems) * _BYTES_WORTH_STEMS > len(lines):

@@ -319,7 +319,7 @@ def _is_same_step(old_step: Step, new_step: Step) -> bool:
 
 
 def _round_like(figure: float, other: float) -> float:
-    """The figure with as many digits as the other has."""
+    """The figure rounded to as many digits as the other has."""
     digits = len(repr(other).partition("e")[0].replace(".", "").lstrip("-0"))
     return float(f"{figure:.{max(digits, 1)}g}")
 
@@ -338,7 +338,7 @@ def close_in_time(step: Step, other_step: Step) -> bool:
 
 
 def count_skipped(step: Step, previous_step_number: float) -> tuple[Step, float]:
-    """The step with its skipped steps since the last line (DeepSpeed prints the total), and the new total."""
+    """(the step with the steps skipped since the last line, the total of skipped steps, which DeepSpeed prints)."""
     skipped = step.extra.get("skipped")
     if skipped is None:
         return step, previous_step_number
@@ -367,7 +367,7 @@ _PROCESS_LABEL = lazy_pattern(
 
 
 def split_reporter(text: str) -> tuple[str, str]:
-    """The labels of the process in front of a line, without times, and the line as the process printed it."""
+    """(labels of the process in front of a line, without times; the line as the process printed it)."""
     label, bare = split_label(text)
     while found := _PROCESS_LABEL.match(bare):
         label, bare = f"{label}{found[1] or found[2] or found[3]}|", bare[found.end() :]
@@ -375,13 +375,13 @@ def split_reporter(text: str) -> tuple[str, str]:
 
 
 class EpochNumbering:
-    """Numbers steps continuously that are counted anew in each epoch."""
+    """Numbers the steps of a run continuously if its program counts them from 1 in each epoch."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, int, int]] = {}  # of each reporter: epoch, step in it, and steps before it
 
     def renumber(self, steps: PackedSteps, index: int, stop: int, program: str, reporter: str) -> bool:
-        """Renumber some of these steps of one reporter; False, with nothing changed, if each must be by itself."""
+        """Renumber some of these steps of one reporter; False, without changes, if each step must be numbered alone."""
         numbers, epochs = steps.columns.get("step"), steps.extra.get("epoch")
         if program not in EPOCH_FORMATS or numbers is None or epochs is None:
             return True

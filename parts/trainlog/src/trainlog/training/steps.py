@@ -1,8 +1,8 @@
 """The steps of a training run in packed form, and its metrics as columns of numbers.
 
-A million steps with ten numbers take 100 MB instead of 1 GB. Blocks of a column keep extremes and sums, so that any
-range is drawn quickly. A run that is followed for long keeps of its older steps every second, later every fourth,
-and so on, with the extremes and sums of all.
+A million steps with ten numbers take 100 MB instead of 1 GB. Blocks of a column store extremes and sums, so that any
+range is drawn quickly. Of a run followed for long only every second older step is kept, later every fourth, and so on;
+the extremes and sums still cover all.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Step(NamedTuple):
     nan: bool = False  # loss or gradients are not numbers, or the loss is missing where it has to be
     warm_up: bool = False  # one of the first steps after a start: compilation, caches; its speed says nothing
     extra: dict[str, float] = {}  # noqa: RUF012  # a default of a tuple's field; nobody writes to it
-    """Whatever else is printed as a number, under its own name and in its own unit."""
+    """All other printed figures, by the program's name for them, in its unit."""
 
     @property
     def has_all_steps(self) -> bool:
-        """Whether this step is the run's last one, by its total."""
+        """Whether this step is the run's last one, as its number has reached the total."""
         return self.step is not None and self.total is not None and 0 < self.total <= self.step
 
     def with_number(self, step: int | None, total: int | None) -> Step:
@@ -157,7 +157,7 @@ class PackedSteps:
     def __init__(
         self, columns: dict[str, array[Any]], extra: dict[str, array[float]], size: int, *, is_whole_file: bool
     ) -> None:
-        """`columns` has each field's values, `extra` those of other figures; `is_whole_file`: none is missing."""
+        """`columns`: each field's values; `extra`: other figures by name; `is_whole_file`: no step is missing."""
         self.columns, self.extra, self.size, self.whole = columns, extra, size, is_whole_file
         numbers = columns.get("step")
         self.first: int | None = next((each for each in numbers if each != _NO_COUNT), None) if numbers else None

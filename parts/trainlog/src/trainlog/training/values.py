@@ -1,7 +1,7 @@
 """Parses numbers, names and units as training programs print them, and builds a step from them.
 
-Between two numbers a unit may belong to either (`1234 tok/s`, `tok/s 1234`). What stands before the first number
-decides: the value of a loss has no unit; where nothing does, the figure is unknown.
+A unit between two numbers may belong to either (`1234 tok/s`, `tok/s 1234`). The text before the first number decides:
+the value of a loss has no unit. If nothing decides, the figure is unknown.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _decide_source(match: re.Match[str] | None, key: str | None, text: str) -> S
 
 
 def _name_before(text: str, start_offset: int) -> str:
-    """The name that the number at `start_offset` belongs to; empty if that word is the unit of a number before it."""
+    """The name of the number at `start_offset`; empty if the word before it is the unit of an earlier number."""
     first = max(0, start_offset - 60)
     found = _NAME_BEFORE.search(text[first:start_offset])
     if found is None:
@@ -283,7 +283,7 @@ _NO_LOSS = lazy_pattern(  # what makes an addition to the loss, or the loss of s
 
 @lru_cache(maxsize=4096)
 def normalize_key(key: str) -> str:
-    """The key in lower case with underscores; of several words the last, if it alone means a step."""
+    """The key in lower case with underscores; of several words only the last, if it alone is a name of the step."""
     words = [word.rstrip(".") for word in key.lower().replace("-", "_").split(" ")]
     if len(words) > 1 and words[0] in KNOWN_UNITS:
         del words[0]  # the unit of a number before it
