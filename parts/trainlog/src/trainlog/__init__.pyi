@@ -12,6 +12,7 @@ from .failure_parser import (
     name_reason as name_reason,
     parse_failures as parse_failures,
 )
+from .lines import TextLineSplitter as TextLineSplitter, UnparsedLines as UnparsedLines, WordSearch as WordSearch
 from .log_file import UnreadableLog as UnreadableLog
 from .log_results import (
     EvalScore as EvalScore,
@@ -35,7 +36,6 @@ from .nccl.bandwidth_verdicts import (
 from .nccl.parser import NcclParser as NcclParser, parse_nccl as parse_nccl
 from .nccl.test_results import NcclHalf as NcclHalf, NcclRow as NcclRow, NcclTest as NcclTest, PackedRows as PackedRows
 from .number_ranges import format_ranges as format_ranges
-from .plain_lines import TextLineSplitter as TextLineSplitter
 from .print_results import PrintedLog as PrintedLog, print_log as print_log, print_results_json as print_results_json
 from .pyspy import (
     Frame as Frame,
@@ -101,5 +101,3 @@ from .training.steps import (
     find_run_position as find_run_position,
 )
 from .training.values import parse_count as parse_count
-from .unparsed_lines import UnparsedLines as UnparsedLines
-from .word_search import WordSearch as WordSearch

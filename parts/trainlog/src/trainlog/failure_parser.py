@@ -27,9 +27,8 @@ from trainlog.failure_kinds import (
     parse_nccl_message,
 )
 from trainlog.failure_patterns import CONTINUATION, FailureForm, find_form
-from trainlog.plain_lines import split_label
+from trainlog.lines import LineBlocks, WordSearch, iter_spans_with, split_label
 from trainlog.regex import lazy_pattern
-from trainlog.word_search import LineBlocks, WordSearch, iter_spans_with
 
 MAX_LINE = 1 << 13  # bytes of a line that are kept
 MAX_FAILURES = 1000  # failures that are kept; of more only their number

@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from trainlog.collector_formats import CollectorUnwrapper
 from trainlog.failure_kinds import LogFailure
 from trainlog.failure_parser import FailureParser
+from trainlog.lines import MAX_LINE_BYTES, LineBlocks, UnparsedLines, WordSearch, iter_spans_with, strip_terminal_codes
 from trainlog.nccl.parser import GrowingTest, NcclParser
 from trainlog.nccl.row_formats import parse_nccl_json
 from trainlog.nccl.test_results import NcclTest
-from trainlog.plain_lines import MAX_LINE_BYTES, strip_terminal_codes
 from trainlog.pyspy import ProcessStacks, PySpyParser, parse_pyspy
 from trainlog.training.formats.unknown_programs import OwnFormat
 from trainlog.training.parser import TrainingParser
 from trainlog.training.run_reader import RunReader
 from trainlog.training.values import parse_count, parse_number
-from trainlog.unparsed_lines import UnparsedLines
-from trainlog.word_search import LineBlocks, WordSearch, iter_spans_with
 
 
 @dataclass(frozen=True, slots=True)

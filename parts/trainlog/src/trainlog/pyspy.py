@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from trainlog.plain_lines import MAX_LINE_BYTES, TextLineSplitter
+from trainlog.lines import MAX_LINE_BYTES, TextLineSplitter
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from trainlog.lines import WordSearch
 from trainlog.regex import lazy_pattern
-from trainlog.word_search import WordSearch
 
 REDACTED = "‹secret›"  # what stands in place of a secret
 _SECRET_NAMES = {"PASSPHRASE", "PASS", "PWD", "CREDENTIAL", "CREDENTIALS", "DSN", "AUTHORIZATION"}

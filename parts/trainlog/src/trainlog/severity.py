@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from trainlog.failure_kinds import FAILURE_WORDS
+from trainlog.lines import WordSearch
 from trainlog.regex import lazy_pattern
-from trainlog.word_search import WordSearch
 
 LEVELS = ("error", "warn", "info", "debug")  # most serious first
 _LEVELS_FROM = {least: frozenset(LEVELS[: at + 1]) for at, least in enumerate(LEVELS)}

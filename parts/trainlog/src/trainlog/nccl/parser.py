@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
+from trainlog.lines import LineBlocks, UnparsedCounter, UnparsedLines, iter_spans_with, split_label
 from trainlog.nccl.row_formats import (
     ROW_SEARCH,
     TABLE_SEARCH,
@@ -27,10 +28,7 @@ from trainlog.nccl.row_formats import (
     row_without_in_place,
 )
 from trainlog.nccl.test_results import NcclRow, NcclTest, PackedRows, Rows, parse_rows_at
-from trainlog.plain_lines import split_label
 from trainlog.regex import lazy_pattern
-from trainlog.unparsed_lines import UnparsedCounter, UnparsedLines
-from trainlog.word_search import LineBlocks, iter_spans_with
 
 _MAX_OPEN_TESTS = 64  # heads of tests without a table that may belong to tables which follow
 _COMMAND = lazy_pattern(

@@ -15,9 +15,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from trainlog.lines import WordSearch
 from trainlog.nccl.test_results import NcclHalf, NcclRow, NcclTest
 from trainlog.regex import lazy_pattern
-from trainlog.word_search import WordSearch
 
 _DTYPE = lazy_pattern(r"u?int(?:8|32|64)?|char|half|float|double|bf(?:loat)?16|(?:fp8|f8)_?e[45]m[23]\w*")
 _REDOPS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none"})

@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterator
 from itertools import filterfalse, groupby
 from typing import Literal
 
-from trainlog.plain_lines import strip_terminal_codes
+from trainlog.lines import (
+    ANSI_CODE,
+    LineBlocks,
+    UnparsedCounter,
+    UnparsedLines,
+    WordSearch,
+    iter_spans,
+    strip_terminal_codes,
+)
 from trainlog.regex import lazy_pattern
 from trainlog.training.formats import dictionaries as dicts
 from trainlog.training.formats.dictionaries import MultilineReport, NotebookTable, open_report
@@ -50,8 +58,6 @@ from trainlog.training.run_reader import (
 )
 from trainlog.training.steps import PackedSteps, ProgressBar, Step
 from trainlog.training.values import StepReport, finite_total, parse_count
-from trainlog.unparsed_lines import UnparsedCounter, UnparsedLines
-from trainlog.word_search import ANSI_CODE, LineBlocks, WordSearch, iter_spans
 
 _ITERATION_WORD = lazy_pattern(r"\biteration\s+\d")
 _STEP = lazy_pattern(r"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)\b[\s:=]{0,4}\d")

@@ -15,7 +15,7 @@ from itertools import compress, count, pairwise
 from operator import eq, ge, ne
 from typing import Any
 
-from trainlog.plain_lines import split_label
+from trainlog.lines import split_label
 from trainlog.regex import lazy_pattern
 from trainlog.training.steps import PackedSteps, ProgressBar, RunSteps, Step, StepRollback
 from trainlog.training.values import StepReport

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from trainlog.lines import WordSearch
 from trainlog.regex import Re2Pattern, lazy_pattern
 from trainlog.training import values
 from trainlog.training.steps import Step
-from trainlog.word_search import WordSearch
 
 _KEY_VALUE = lazy_pattern(
     r"(?<![\w.])([A-Za-z][\w/.()-]{0,60}(?: (?!(?i:nan|inf)\b)[A-Za-z_]{1,20}){0,2})"

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from trainlog import word_search
-from trainlog.word_search import WordSearch
+from trainlog import lines
+from trainlog.lines import WordSearch
 
 PIECES = [
     b"\n",
@@ -39,11 +39,11 @@ def looked_at(block: bytes, words: WordSearch) -> dict[int, int]:
 @pytest.mark.parametrize("words", [WORDS, WITH_STEMS])
 @given(block=st.lists(st.sampled_from(PIECES), max_size=60).map(b"".join), window=st.integers(1, 600))
 def test_no_line_is_missed_wherever_the_windows_end(words: WordSearch, block: bytes, window: int) -> None:
-    word_search._WINDOW_BYTES, before = window, word_search._WINDOW_BYTES
+    lines._WINDOW_BYTES, before = window, lines._WINDOW_BYTES
     try:
         assert words.find_lines(block) == looked_at(block, words)
     finally:
-        word_search._WINDOW_BYTES = before
+        lines._WINDOW_BYTES = before
 
 
 def test_words_that_differ_in_their_last_letter_are_searched_for_by_what_they_begin_with() -> None:
@@ -56,5 +56,5 @@ def test_words_that_differ_in_their_last_letter_are_searched_for_by_what_they_be
 
 def test_a_word_of_one_letter_needs_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     assert WordSearch(b"#").find_lines(b"a\n#b\nc") == {2: 4}
-    monkeypatch.setattr(word_search, "_WINDOW_BYTES", 3)
+    monkeypatch.setattr(lines, "_WINDOW_BYTES", 3)
     assert WordSearch(b"bc").find_lines(b"a\nabcd\nbc") == {2: 6, 7: 9}
