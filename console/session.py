@@ -1,6 +1,6 @@
 """One session with a cluster, from login to logout: the entry point for screens and commands.
 
-Importing this is cheap: the network's libraries and Google's are imported where they are first needed.
+Importing this module is cheap: the network's libraries and Google's are imported on first use.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def load_catalog() -> ChartCatalog:
 
 
 def _load_kubeconfig(settings: Settings) -> Kubeconfig:
-    """The kubeconfig; imports what speaks to the network, too."""
+    """Load the kubeconfig, and import the network modules."""
     WatchedCluster.prepare()
     from console.kube.kubeconfig import load
 
@@ -102,8 +102,8 @@ class Session:
     ) -> Self:
         """Read the kubeconfig and start to watch these kinds (all by default), without waiting for the server.
 
-        Raises BadKubeconfig; a context gke_PROJECT_LOCATION_NAME that no file has is asked of Google. `is_brief`: for a
-        command that looks once and ends.
+        Raises BadKubeconfig; a context gke_PROJECT_LOCATION_NAME that is in no file is requested from Google.
+        `is_brief`: for a command that reads once and ends.
         """
         kinds = tuple(FLEET_FIELDS) if kinds is None else kinds
         try:
@@ -268,7 +268,7 @@ class Session:
 
     @cached_property
     def forecasts(self) -> StartForecast:
-        """The forecasts of when waiting jobs start."""
+        """Forecasts of the starts of waiting jobs."""
         from console.scheduling.start_forecast import StartForecast
 
         return StartForecast(self.watch, lambda: self.measures.progress_reader, lambda: self.launch.runs.earlier)

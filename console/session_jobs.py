@@ -1,4 +1,4 @@
-"""What a session has found out about jobs: alarms, measures, slow ranks and checkpoints."""
+"""A session's findings about jobs: alarms, measures, slow ranks and checkpoints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class SessionJobs:
-    """What this session knows of jobs; `alarms`, `inspector` and `checkpoints` are None until first used."""
+    """This session's findings about jobs; `alarms`, `inspector` and `checkpoints` are None until first used."""
 
     def __init__(self, measures: Callable[[], MeasureService]) -> None:
         self._measures = measures
@@ -47,7 +47,7 @@ class SessionJobs:
         return await self._measures().read_log(namespace, name)
 
     def list_spans(self, key: Key) -> Sequence[TimeSpan]:
-        """How a watched job's time was used, as spans; an empty span marks where a slow rank was found."""
+        """The use of a watched job's time as spans; an empty span marks the time at which a slow rank was found."""
         from console.metrics.time_spans import PARTS_OF_STEP, SpanKind, TimeSpan
 
         monitor, report = self.find_monitor(key), self.slow_report(key)
@@ -70,7 +70,7 @@ class SessionJobs:
         return saved.in_folder if saved is not None else None
 
     def has_checkpoint(self, jobset: JobSet) -> bool | None:
-        """Whether a launch could go on from a checkpoint of a job, by its log and its folder; None: not known."""
+        """Whether a launch could resume from a job's checkpoint, by its log and its folder; None if unknown."""
         from console.metrics.lost_work import has_checkpoint
 
         return has_checkpoint(jobset, self._measures().find_followed(jobset.key), self.seen_folder(jobset.key))

@@ -1,6 +1,6 @@
 """Reads and validates the person's settings, `~/.config/a4/config.toml`; invalid lines are reported and skipped.
 
-`Config` says what there is; its JSON schema, for editors, is made from it.
+`Config` defines the settings; its JSON schema, for editors, is made from it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ ADDRESS_PATTERN = "^[a-zA-Z0-9+.-]{1,20}://."
 MIN_REFRESH_SECONDS = 0.25
 """Seconds between two snapshots of the cluster."""
 PLACEHOLDERS = ("job", "pod", "node", "namespace", "context")
-"""What a command of one's own may name, each in braces or as a variable: {job}, $A4_JOB."""
+"""Names that a person's own command may contain, each in braces or as a variable: {job}, $A4_JOB."""
 _SHELL_TOKEN = lazy_pattern(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|<<.*|\$?\{(\w+)\}", re.DOTALL)
-"""Of a shell's text what is quoted, a here-document and all after it, and what stands in braces otherwise."""
+"""Quoted parts of a shell text, a here-document with all text after it, and other names in braces."""
 
 
 class Actions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The settings on what the console does without being asked: in which contexts owner labels are trusted."""
+    """Settings of the console's automatic actions: the contexts in which owner labels are trusted."""
 
     trusts: Annotated[
         tuple[str, ...],
@@ -68,7 +68,7 @@ class OwnCommand(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The placeholders in a command, and those of the variables that it names."""
+        """The placeholders in a command, in braces or as variables."""
         return tuple(each for each in PLACEHOLDERS if re.search(rf"\{{{each}\}}|\bA4_{each.upper()}\b", self.command))
 
     @property
@@ -144,18 +144,18 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
 class ConfigProblem(Struct, frozen=True):
     line: int
     text: str
-    """What is wrong, and what is allowed, in sentences."""
+    """The problem and the allowed values, in sentences."""
     path: tuple[str | int, ...] = ()
 
 
 class LoadedConfig(Struct, frozen=True):
-    """The settings in force, and what is wrong with their file."""
+    """The settings in force, and the problems of their file."""
 
     path: Path
     config: Config
     problems: tuple[ConfigProblem, ...] = ()
     text: str | None = None
-    """The file; None: there is none."""
+    """The text of the file; None if there is no file."""
 
     def __repr__(self) -> str:
         return f"<{self.path}>"  # the text may hold secrets
@@ -307,7 +307,7 @@ def _convert_struct(
 
 
 def _pattern_error(pattern: str) -> str:
-    """Why a log format's pattern cannot be used, as the end of a sentence and what is allowed; empty if it can be."""
+    """The fault of a log format's pattern and what is allowed, to end a sentence; empty if there is none."""
     try:
         groups = compile_pattern(pattern).groups
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Splits endless work into slices with pauses, so that keys are answered at once.
 
-A pod may print, and a server send, faster than anything can be read; while less is read, they are kept waiting. Where
-nobody has pressed a key, as in a plain command, the work goes on without rests, unless it seems to have no end.
+A pod or a server may send faster than anything can be read; during pauses the sender has to wait. Until the first key
+is pressed, as in a plain command, there are no pauses, except in work that seems endless.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SLICE_SECONDS = 0.005
-"""Seconds of work before others get their turn."""
+"""Seconds of work before other tasks get their turn."""
 KEY_RECENT_SECONDS = 3.0
 """Seconds after a key in which another one is likely."""
 REST_PER_WORK, REST_PER_WORK_NEAR_KEYS = 1.0, 3.0
-"""How much longer than a slice the rest after it is; and while keys are likely."""
+"""Seconds of pause per second of work; and while another key is likely."""
 KEY_BURST_END_SECONDS = 1.0
-"""Seconds without a slice that is used up after which a burst of work has ended."""
+"""Seconds without a used-up slice after which a burst of work has ended."""
 MAX_REST_SECONDS = 0.25
-"""Seconds of the longest rest."""
+"""Seconds of the longest pause."""
 SWITCH_SECONDS = 0.0005
-"""Seconds after which a thread that works lets another one go on: answering a key takes many such turns."""
+"""Python's thread switch interval in seconds: answering a key takes many switches."""
 
 _last_key_press = -math.inf
 _next_turn_at = 0.0
@@ -47,7 +47,7 @@ def key_expected() -> bool:
 
 
 def rest_seconds(worked_seconds: float, times: float = 1.0, *, keys_likely: bool = False) -> float:
-    """The seconds to pause after so many of work, by the factor `times`; `keys_likely`: as if a key were expected."""
+    """The seconds to pause after `worked_seconds`, multiplied by `times`; `keys_likely`: as if a key were expected."""
     if _last_key_press == -math.inf and not keys_likely:
         return 0.0
     share = REST_PER_WORK_NEAR_KEYS if keys_likely or key_expected() else REST_PER_WORK
@@ -55,7 +55,7 @@ def rest_seconds(worked_seconds: float, times: float = 1.0, *, keys_likely: bool
 
 
 def _seconds_until_turn(worked_seconds: float, times: float = 1.0, *, keys_likely: bool = False) -> float:
-    """The seconds until this task may go on, so that all tasks together pause as long as one would."""
+    """The seconds until this task may continue, so that all tasks together pause as long as one would."""
     global _next_turn_at
     rest, now = rest_seconds(worked_seconds, times, keys_likely=keys_likely), time.monotonic()
     if not rest:
@@ -105,7 +105,7 @@ _all_finished = threading.Condition()
 
 
 def run_to_end(function: Callable[[], T]) -> T:
-    """The result of a function that runs to its end even while the program exits, as half of it would do damage."""
+    """The result of a function that finishes even while the program exits, since half of it would do damage."""
     global _unfinished_count
     with _all_finished:
         _unfinished_count += 1

@@ -1,7 +1,7 @@
-"""What logs have told that need not be read again, kept on disk: a command that looks once begins with it.
+"""Results from jobs' logs that stay valid, cached on disk, so that a command that reads once starts with them.
 
-Another version of a4, or other log formats in the settings, begin anew; a file that cannot be read or written costs
-time, and nothing else.
+Another version of a4, or other log formats in the settings, start with an empty cache; a cache file that cannot be read
+or written only costs time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BY_JOB = ("ended", "diverged", "tested", "printing")
 
 
 class LogResultCache:
-    """A file of what was found in jobs' logs, by JobSet uid, and of the line layouts of known programs."""
+    """A cache file: results from jobs' logs by JobSet uid, and the line layouts of known programs."""
 
     def __init__(self, path: Path | None = None) -> None:
         """`path`: the cache file; None keeps the results in memory only."""
@@ -116,7 +116,7 @@ class LogResultCache:
 
 
 def _parsers_identity() -> str:
-    """The identity of the parsers: when their modules were installed, and the log formats in the settings."""
+    """The identity of the parsers: modification times of their folders, and the log formats in the settings."""
     spec, metrics = find_spec("trainlog"), Path(__file__).parent
     logs = Path(spec.origin if spec and spec.origin else "").parent
     folders = logs, logs / "nccl", logs / "training", logs / "training" / "formats", metrics, metrics.parent / "logs"

@@ -1,4 +1,4 @@
-"""Finds where to look in the logs of a job: the pod that prints its progress, and the lines of a problem (pure)."""
+"""Finds positions in the logs of a job: the pod that prints its progress, and the lines of a problem (pure)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def find_progress_pod(segments: Iterable[LogSegment]) -> int | None:
 
 
 def _last_step_time(segment: LogSegment) -> float:
-    """When the last step was printed; 0.0 if the last TAIL lines contain none."""
+    """The print time of the last step; 0.0 if the last TAIL lines contain none."""
     parser, last = TrainingParser(own_log_formats()), 0.0
     start = max(0, len(segment) - TAIL_LINES)
     for number, text in enumerate(segment.read_texts(start, len(segment))):

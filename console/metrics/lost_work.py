@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SeenFolder(NamedTuple):
-    """What a checkpoint folder held when it was last read."""
+    """The content of a checkpoint folder at its last reading."""
 
     place: str  # a folder or an address
     read: float
@@ -29,7 +29,7 @@ class SeenFolder(NamedTuple):
 
 
 class LostWork(NamedTuple):
-    """The work that ending a job would lose: at most what was done since its pods started."""
+    """The work that ending a job would lose, at most all of it since its pods started."""
 
     gpus: int
     since: float  # what was done since then is lost; 0.0: not known
@@ -148,7 +148,7 @@ def has_checkpoint(jobset: JobSet, measures: JobMeasures | None, folder: SeenFol
 
 
 def _running_gpus(jobset: JobSet, fleet: Fleet) -> tuple[int, float, float]:
-    """The number of GPUs that a job holds, and since when its pods and containers run (0.0 if unknown)."""
+    """(GPUs that a job holds, start of its pods, start of its containers); times are 0.0 if unknown."""
     pods = fleet.pods_by_jobset.get(jobset.uid, ())
     holding = [pod for pod in pods if pod.holds_gpus]
     started = min((each for pod in holding if (each := pod.started)), default=0.0)

@@ -270,7 +270,7 @@ class MeasureService:
             await asyncio.sleep(BAR_POLL_SECONDS)
 
     async def _find_log_beginning(self, measures: JobMeasures) -> None:
-        """Find since when the loss is NaN, if only the end of the log was read."""
+        """Find the step at which the loss became NaN, if only the end of the log was read."""
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         if jobset is not None and measures.track is not None and measures.track.nan:
             pods = [slot.pod for slot in pod_slots(jobset, self._cluster.fleet) if slot.pod]

@@ -173,7 +173,7 @@ def default_path() -> Path:
 
 
 class NcclHistory:
-    """The tests stored in one file. If the file cannot be used, `note` says why and nothing is stored."""
+    """The tests stored in one file. If the file cannot be used, `note` has the reason and nothing is stored."""
 
     def __init__(self, file_path: Path) -> None:
         self.place = file_path

@@ -1,4 +1,4 @@
-"""How far each job of a list is, read from the ends of logs."""
+"""The progress of each job of a list, read from the ends of logs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _keep_only(uids: Collection[str], *kept: dict[str, Any]) -> None:
 
 
 class NanOnsetFinder:
-    """Finds the step at which a loss became NaN by reading the log backwards, once for all who ask."""
+    """Finds the step at which a loss became NaN by reading the log backwards, once for all callers."""
 
     def __init__(self, read_tail: ReadTail, log_cache: Callable[[], LogResultCache] = LogResultCache) -> None:
         self._read_tail, self._log_cache = read_tail, log_cache
@@ -83,7 +83,7 @@ class NanOnsetFinder:
         self._searched.intersection_update(uids)
 
     async def complete(self, measures: JobMeasures, uid: str, pods: Sequence[Pod]) -> None:
-        """Add to the measures the step since which the loss is NaN, searched in older lines if still unknown."""
+        """Add to the measures the step at which the loss became NaN, searched in older lines if still unknown."""
         if measures.needs_nan_search and measures.track is not None:
             measures.track.earlier = await self.find_onset(uid, pods, measures.track.position())
 
@@ -120,7 +120,7 @@ class NanOnsetFinder:
 
 
 class _ReadLogs(Struct):
-    """What was found in the last lines of a job's logs."""
+    """The results of reading the last lines of a job's logs."""
 
     progress: JobProgress | None = None
     by_steps: bool = False  # whether one of them shows steps or rows; else all were read
@@ -278,8 +278,7 @@ class JobProgressReader:
     def _has_caught_up(self, uid: str, measures: JobMeasures, progress: JobProgress) -> bool:
         """Whether a newly followed log has reached the known progress, after which the log is used instead.
 
-        On a busy machine old lines are read with pauses, and nothing shows during a pause that more of them will
-        follow.
+        On a busy machine old lines are read with pauses, and a pause does not show that more of them follow.
         """
         if self._believed.get(uid) is not measures and progress.is_older_than(self.known.get(uid)):
             return False

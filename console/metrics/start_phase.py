@@ -1,4 +1,4 @@
-"""The phases of a job before its first step, by the lines of its log, and how long each takes."""
+"""The phases of a job before its first step, by the lines of its log, with their durations."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ MAX_LAST_LINE_CHARACTERS = 160  # characters of the last line of a log that a se
 
 
 class StartPhase(Struct, frozen=True):
-    """A job's phase before its first step: the one that one of its pods has been in for longest."""
+    """A job's phase before its first step, as of the pod that has been in its phase for longest."""
 
     name: str = ""  # empty: not known
     since: float = 0.0  # when that began, by the clock of its node
@@ -70,12 +70,12 @@ class StartPhase(Struct, frozen=True):
     longest: float = 0.0  # seconds that the phase took at most in earlier runs; 0.0: not known
 
     def late(self, now: float) -> str:
-        """How late the phase is, in words; empty if it is not, or if its usual length is unknown."""
+        """The delay of the phase in words; empty if there is none, or if its usual length is unknown."""
         limit = max(_LATE_FACTOR * self.longest, self.longest + _LATE_SECONDS)
         return self.words(now) if self.name and self.longest and now - self.since > limit else ""
 
     def stalled(self, now: float, limits: Thresholds) -> bool:
-        """Whether the phase is late and the log has been silent for longer than such a phase ever took as a whole."""
+        """Whether the phase is late and the log has been silent for longer than the phase ever took in earlier runs."""
         quiet = now - max(self.since, self.printed)
         return bool(self.late(now)) and quiet > max(limits.stall, self.longest)
 
@@ -103,9 +103,9 @@ class StartRecorder:
         self._whole: bool | None = None  # whether its log is read from the beginning; None: nothing is read yet
 
     def feed(self, time: float, text: str, started_at: float = 0.0) -> None:
-        """Use a line to find the phase; `started_at`: when its container started, 0.0 if unknown.
+        """Use a line to find the phase; `started_at`: start time of the container, 0.0 if unknown.
 
-        If only the end of the log is read, a line of a later moment may look like one of the start.
+        Some lines count only in a log that is read from its start, since later lines of a job may look the same.
         """
         if self._whole is None:
             self._whole = time - started_at <= _LOG_START_SECONDS
@@ -150,7 +150,7 @@ def pull_phase(ranks: Sequence[PodSlot], longest: float) -> StartPhase | None:
 
 
 def longest_phases(phase_seconds: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The longest duration of each phase in these runs, by name; older records call a launcher's stage a step."""
+    """The longest duration of each phase in these runs, by name; the "step N" of older records is a stage."""
     found: dict[str, float] = {}
     for recorded, seconds in (phase for run in phase_seconds for phase in run.items()):
         name = re.sub(r"\bstep (?=\d)", "stage ", recorded)

@@ -1,7 +1,7 @@
-"""When a run's next step, or an NCCL test's next row, is late, by the pace of the earlier ones.
+"""The lateness of a run's next step, or of an NCCL test's next row, by the pace of the earlier ones.
 
-A step is not late while the run makes a pause as it has made before, for a checkpoint or an evaluation, nor before the
-next line is due in a log that tells of every hundredth step only.
+A step is not late during a pause of a usual length, for a checkpoint or an evaluation, nor before the next line is due
+in a log that prints only every hundredth step.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ROW_TIME_FACTOR = 5.0  # times the estimate, as people ask for more rounds than
 
 
 class StepCadence(Struct, frozen=True):
-    """How regularly a run makes its steps: pace, pauses and times of lines, in seconds."""
+    """The regularity of a run's steps: pace, pauses and times between lines, in seconds."""
 
     pace: float  # of one step
     between: float = 0.0  # usually from one line that tells of a step to the next
@@ -116,8 +116,8 @@ def _pace_around_pause(
 ) -> float | None:
     """Seconds per step where one pause, from step `began` to `end_index`, is among those from `first_index` on.
 
-    A pause that was made before counts with the steps since the one before. A pause made only once, as when somebody
-    stopped the ranks for a moment, does not count. Slow steps close together are one pause.
+    If a pause of that kind was made before, the time since that earlier pause is averaged. A pause made only once, as
+    when somebody stopped the ranks for a moment, does not count. Slow steps close together are one pause.
     """
     longest = times[end_index] - times[began - 1]
     for before in range(began - MIN_STEPS_FOR_PACE, max(paced_from, began - PAUSE_HISTORY_STEPS) - 1, -1):
@@ -136,14 +136,14 @@ def seconds_to_end(steps: float, pace: float, silent_seconds: float) -> float | 
 
 
 def format_late_step(silent_seconds: float, step: int | None, pace: float | None) -> str:
-    """How late the next step is: "no step for 34 s after step 9, usually one takes 2.8 s"."""
+    """The delay of the next step in words: "no step for 34 s after step 9, usually one takes 2.8 s"."""
     after = f" after step {step:,}" if step is not None else ""
     usual = f", usually one takes {_format_seconds(pace)}" if pace else ""
     return f"no step for {format_duration(silent_seconds)}{after}{usual}"
 
 
 def cadence_of_rows(test: NcclTest) -> StepCadence | None:
-    """When the next row of a test's table is due, by the last one; None if it has ended or too little is known."""
+    """The pace of a test's table rows, by its last row; None if the test has ended or too little is known."""
     if test.finished or test.error or len(test.rows) < 2:
         return None
     before, last = test.rows[-2], test.rows[-1]
@@ -155,7 +155,7 @@ def cadence_of_rows(test: NcclTest) -> StepCadence | None:
 
 
 def format_late_row(silent_seconds: float, size: int, pace: float) -> str:
-    """How late the next row of an NCCL test is: "no row for 65 s after that of 64 MiB, …"."""
+    """The delay of an NCCL test's next row in words: "no row for 65 s after that of 64 MiB, …"."""
     of = f"{size >> 20:,} MiB" if size >= 1 << 20 else f"{size:,} bytes"
     silence = format_duration(silent_seconds)
     return f"no row for {silence} after that of {of}, the next one takes about {_format_seconds(pace)}"

@@ -52,7 +52,7 @@ PARTS_OF_STEP = 1000  # in so many parts of a step `first` tells the share of a 
 
 
 class TimeSpan(Struct, frozen=True, array_like=True):
-    """What a job did from `start` to `end` (epoch seconds): step `first` was done at the start, `last` at the end."""
+    """A job's activity from `start` to `end` (epoch seconds): step `first` was done at the start, `last` at the end."""
 
     start: float
     end: float
@@ -84,7 +84,7 @@ class TimeRecorder:
     """Makes spans of the lines and steps of one run, in the order in which they are read."""
 
     def __init__(self, since: float = 0.0) -> None:
-        """`since`: when the first line that was read was printed."""
+        """`since`: print time of the first line that was read."""
         self._since = since
         self._spans: list[TimeSpan] = []
         self._last: tuple[int, float] | None = None
@@ -195,12 +195,12 @@ class TableRecorder:
     """Makes spans of the tables of NCCL tests in one log, in the order in which they are read."""
 
     def __init__(self, since: float = 0.0) -> None:
-        """`since`: when the first line that was read was printed."""
+        """`since`: print time of the first line that was read."""
         self._since = since
         self._tables: dict[int, _TableProgress] = {}  # by their place in the log
 
     def feed_table(self, place: int, rows: int, began_at: float, time: float, *, has_ended: bool) -> None:
-        """Take the table at `place` in the log as it is; `began_at`, `time`: print times of its first and last line."""
+        """Record the state of table number `place`; `began_at`, `time`: print times of its first and last line."""
         known = self._tables.get(place)
         if known is None:
             if has_ended and not rows:  # a failure, and no table
@@ -232,7 +232,7 @@ class TableRecorder:
 def list_seen(
     recorders: Sequence[TimeRecorder | TableRecorder], until: float = 0.0, late_after: float = INFINITE_SECONDS
 ) -> list[TimeSpan]:
-    """The time spans of all tests and trainings of one job in order, judged late after `late_after` seconds."""
+    """The time spans of all tests and trainings of one job in order; `late_after`: seconds until a step is late."""
     found: list[TimeSpan] = []
     with_steps = [each for each in recorders if each.list_spans()]
     with_steps.sort(key=lambda each: each.list_spans()[-1].end)
@@ -248,7 +248,7 @@ def list_seen(
 
 
 def end_spans(spans: Iterable[TimeSpan], end: float, until: float, code: int) -> list[TimeSpan]:
-    """The spans of a kept job: up to its program's end with that exit code, and from then on nothing is done."""
+    """The spans of a kept job: up to its program's end (with that exit code), then an idle span up to `until`."""
     before = [span for span in spans if span.kind is not SpanKind.IDLE]
     idle = [TimeSpan(end, until, SpanKind.IDLE)] if until > end else []
     return [*before, *idle, TimeSpan(end, end, SpanKind.ENDED, last=code)]

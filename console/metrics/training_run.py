@@ -154,8 +154,8 @@ class RunEventFinder:
     def check_pace(self, steps: Iterable[tuple[float, float, float | None, float | None]]) -> None:
         """Compare the seconds and tokens/s of steps with earlier ones, at fixed step numbers, to find a slowdown.
 
-        `steps`: (number, print time, seconds, tokens/s) of each. Tokens/s count where they are printed, since steps of
-        longer sequences take longer at the same speed.
+        `steps`: (number, print time, seconds, tokens/s) of each. Printed tokens/s take precedence over seconds, since
+        steps of longer sequences take longer at the same speed.
         """
         known = self._took
         for number, time, took, tokens in steps:
@@ -198,7 +198,7 @@ class RunEventFinder:
 
     @property
     def cost(self) -> float | None:
-        """The cost of the latest steps, in the unit of `Slowdown.limit`; None if too few are known."""
+        """Seconds per step, or per token if tokens/s are printed, of the latest steps; None if too few are known."""
         latest = [cost for _, _, cost in islice(reversed(self._took), PACE_STEPS)]
         return median(latest) if len(latest) == PACE_STEPS else None
 
@@ -320,7 +320,7 @@ class TrainingRun(RunReader):
     def sync(self, time: float, printed_times: Sequence[float] = ()) -> int:
         """Add to the columns what the parser added or changed; returns the index of the first such step.
 
-        `printed_times`: when the last of the steps were printed; the others count as printed at `time`.
+        `printed_times`: print times of the last steps; the others count as printed at `time`.
         """
         with self.lock:
             if self.finished:
@@ -389,7 +389,7 @@ class TrainingRun(RunReader):
         self._standing = None
 
     def add_checkpoint(self, step: int | None, time: float, path: str = "") -> None:
-        """Record a saved checkpoint, of the last step unless one is given, and the folder that it lies in."""
+        """Record a saved checkpoint, of the last step unless one is given, and the folder that contains it."""
         self.saved_to = path or self.saved_to
         number = float(step) if step is not None else self.numbers[-1] if len(self) else None
         if number is not None:
@@ -514,7 +514,7 @@ class TrainingRun(RunReader):
         return StepCadence(between / steps if between and steps else lasting, between, self._pauses.longest)
 
     def late_text(self, now: float) -> str:
-        """How late the next step is, as text; empty if not late or unknown."""
+        """The delay of the next step in words; empty if not late or unknown."""
         rhythm = self.cadence()
         if rhythm is None or self.finished or not self.goes_on:
             return ""

@@ -54,8 +54,7 @@ BLOCKING_CHECKS = frozenset({
     "P07", "P08", "P09", "P10", "P11", "P12", "P14", "P15", "P16", "P17", "P18", "P19", "P20", "P21", "P22", "P23",
     "P24", "P25", "P27", "P28", "P36",
 })  # fmt: skip
-"""Checks whose failure means that the pods of a launch would not come to work. The others tell of the cluster as a
-whole, of what comes with time, or of what the API server refuses by itself."""
+"""Checks whose failure keeps a launch's pods from running; others are of the cluster, or refused by the API server."""
 
 
 _CHECKS_BY_AREA = {
@@ -206,7 +205,7 @@ _OPERATION_POLL_SECONDS = 2.0  # seconds between two looks at an operation
 
 
 async def _repair_addon(cluster: CheckedCluster, target: tuple[str, ...]) -> str:
-    """Enable a GKE add-on and wait for it; returns an empty text, as the repair's own sentence suffices."""
+    """Enable a GKE add-on and wait for it; returns an empty text, since `Repair.words` say enough."""
     project, location, name, addon = target
     gke = await cluster.google.cloud.gke()
     begun = await gke.enable_addon(await gke.read_cluster(project, location, name), addon)
@@ -314,7 +313,7 @@ class Preflight:
         return tuple(sorted(found, key=lambda check: check.id))
 
     async def before_launch(self, plan: LaunchPlan, on_wait: Callable[[tuple[str, ...]], None]) -> tuple[Check, ...]:
-        """The checks that could stop this launch within `LAUNCH_CHECKS_TIMEOUT`; of the account (P08) only its buckets.
+        """The checks that could stop this launch, within `LAUNCH_CHECKS_TIMEOUT`; P08 only if it mounts buckets.
 
         `on_wait` gets the titles of checks without an answer, after `SHOW_AWAITED_AFTER` and whenever one of them ends.
         """

@@ -1,4 +1,4 @@
-"""One preflight check: its verdict, how errors and needs affect it, and what it asks of the cluster and of Google.
+"""One preflight check: its verdict, the effect of errors and needs, and its requests to the cluster and to Google.
 
 A `CheckContext` is a check's own log over requests shared by all checks, each sent once and limited in time.
 """
@@ -73,7 +73,7 @@ class LoggedRequest:
 
 
 def name_of(title: str) -> str:
-    """The one word of a command line for a check's title: "LocalQueue" -> "localqueue"."""
+    """The title of a check as one word for the command line: "LocalQueue" -> "localqueue"."""
     return "-".join(re.findall(r"[a-z0-9]+", title.lower()))
 
 
@@ -113,7 +113,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class ResultTally:
-    """How many checks had each result, and which are worst."""
+    """Number of checks by result, and the checks that fail, warn or have no answer."""
 
     counts: tuple[tuple[Result, int], ...]
     failing: tuple[Check, ...]
@@ -135,7 +135,7 @@ class ResultTally:
         return f"{text}: {named}{more}" if named else text
 
     def objections(self, *, are_named: bool = True) -> str:
-        """What speaks against a launch: "1 check failed (Quota), 2 checks had no answer (Image, Egress)"; or empty."""
+        """The reasons against a launch: "1 check failed (Quota), 2 checks had no answer (Image, Egress)"; or empty."""
         parts = []
         for found, word in ((self.failing, "failed"), (self.unanswered, "had no answer")):
             titles = f" ({', '.join(each.title for each in found)})" if are_named else ""
@@ -189,7 +189,7 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaunchNeeds:
-    """What a planned launch requires, or any launch on the cluster if there is no plan."""
+    """The requirements of a planned launch, or those of any launch on the cluster if there is no plan."""
 
     namespace: str
     recipe: str = ""
@@ -277,7 +277,7 @@ async def verdict_of(check: Awaitable[CheckVerdict]) -> CheckVerdict:
 
 
 async def combine_all(*checks: Awaitable[CheckVerdict], all_required: bool = False) -> CheckVerdict:
-    """The worst of the verdicts of a check's concurrent parts, as `combine_verdicts` has it."""
+    """The worst of the verdicts of a check's concurrent parts; `all_required` as in `combine_verdicts`."""
     verdicts: list[CheckVerdict] = []
     # Each part is a task itself: one that is cancelled before it began is not left unawaited.
     for ended in await asyncio.gather(*checks, return_exceptions=True):

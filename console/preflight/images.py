@@ -61,7 +61,7 @@ _FIND_TOOLS_SCRIPT = (  # a login shell has paths that exec has not; what runs i
     ' || bash -lc "command -v $p" >/dev/null 2>&1 || grep -qsa "[/]$p" /proc/[0-9]*/cmdline || echo $p; done'
 )
 _TOOLS = {"nccl": ("mpirun",), "connectivity": ("mpirun",), "ddp": ("torchrun",), "qwen3": ("torchrun", "git")}
-"""Beginnings of recipes -> programs that they run."""
+"""Prefixes of recipe ids -> programs that these recipes run."""
 _MAX_PODS_TRIED = 3
 _LONG_QUEUE_SECONDS = 180.0  # seconds after which a build that has not begun waits for others
 _MAX_BUILDS = 20  # how many of the latest builds are looked at

@@ -43,7 +43,7 @@ _TEMPORARY_TAINTS = (
     "cloud.google.com/maintenance-window-started",
     "node.cloudprovider.kubernetes.io/",
 )
-"""Taints that come and go with a machine's state; P06 tells of that."""
+"""Prefixes of taints that come and go with a machine's state, which check P06 reports."""
 _METADATA_LABEL = "iam.gke.io/gke-metadata-server-enabled"
 
 

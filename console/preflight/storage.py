@@ -230,7 +230,7 @@ _SUFFICIENT_ROLES = {
 }
 ALL_USERS = frozenset({"allUsers", "allAuthenticatedUsers"})
 _IMPERSONATION_ANNOTATION = "iam.gke.io/gcp-service-account"
-"""Annotation of a ServiceAccount whose pods act as an account of Google's."""
+"""Annotation of a Kubernetes ServiceAccount: the Google service account that its pods impersonate."""
 
 
 async def check_bucket_access(context: CheckContext) -> CheckVerdict:

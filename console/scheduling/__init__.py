@@ -1,1 +1,1 @@
-"""What follows from Kueue's rules (`kueue_rules`): waiting reasons, quota, topology, ranks, forecasts, failures."""
+"""Conclusions from Kueue's rules (`kueue_rules`): waiting reasons, quota, topology, ranks, forecasts, failures."""

@@ -1,4 +1,4 @@
-"""When a workload is expected to start."""
+"""The expected start of a workload."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class ExpectedStart(Struct, frozen=True):
-    """The expected start time of a workload, or why it is unknown."""
+    """The expected start time of a workload, or the reason why it is unknown."""
 
     at: float = 0.0  # seconds since the epoch; 0.0: not known
     after: str = ""  # the job whose end it waits for

@@ -1,7 +1,7 @@
-"""What was forecast, and what came true: each window that was shown is kept, and compared with the start.
+"""A record of forecasts: each start window that was shown is stored, and later compared with the real start.
 
-Rollouts know nothing of jobs that fail, and not all of what comes later, so their windows may be too narrow, too early
-or too late. By how much, earlier windows say, in units of their own widths.
+Simulations ignore failing jobs and some later arrivals, so their windows may be too narrow, too early or too late. The
+errors of earlier windows, in units of their own widths, correct later ones.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def score(recorded_windows: Iterable[RecordedWindow]) -> WindowScore:
 def correct_windows(
     windows: Mapping[Key, StartWindow], recorded_windows: Iterable[RecordedWindow], server: str, now: float
 ) -> dict[Key, StartWindow]:
-    """The windows, widened so far that earlier ones would have held 80 % of the real starts."""
+    """The windows, shifted and scaled so that earlier windows would have held 80 % of the real starts."""
     offs = sorted([each.error for each in recorded_windows if each.server == server and each.judged][-JUDGED_WINDOWS:])
     if len(offs) < MIN_JUDGED:
         return dict(windows)

@@ -207,7 +207,7 @@ class EligibleNodes:
         return tree
 
     def shortage(self, pods: int, level: str) -> str:
-        """Why the pods do not fit now (within one domain of `level`, if given); empty if they fit or it is unknown."""
+        """The reason why the pods do not fit now (within one domain of `level`, if given); empty if they fit."""
         rooms = self.slots(level)
         if not rooms or max(rooms.values()) >= pods:
             return ""
@@ -219,7 +219,7 @@ class EligibleNodes:
         return f"no {level_name(level)} has {format_slots(pods, self.size)}: {named}{more}"
 
     def why_never_fits(self, pods: int, level: str) -> str:
-        """Why the pods would not fit into one domain even if nothing ran; empty if they would."""
+        """The reason why the pods would not fit into one domain even if nothing ran; empty if they would."""
         largest = max(self.capacity(level).values(), default=pods) if level else pods
         if largest >= pods:
             return ""

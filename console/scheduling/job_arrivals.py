@@ -1,7 +1,7 @@
-"""How often jobs of each kind arrive, by the workloads that consoles have seen, for start forecasts.
+"""Arrival rates of recurring jobs, by the workloads that consoles have seen, for start forecasts.
 
-Each workload that a console sees is noted, of everybody, and kept for two weeks. Kinds of which nobody knows how long
-they run are left out, and so is what came and went while no console was open: rather too few come than too many.
+Each workload in a snapshot, whoever submitted it, is stored for two weeks. Jobs of unknown run time are left out, and
+so are jobs that came and went while no console was open: the rate is rather too low than too high.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _MESSAGE_FORMS = (
     (lazy_pattern(r"doesn't match clusterqueue selector"), Category.MISSING_QUEUE),
     (lazy_pattern(r"preemption.* gated|admission is gated"), Category.GATED),
 )
-"""Over several flavors the message has several clauses; the one that may still come true comes first here."""
+"""(pattern, category), the first match counts; a message may have a clause per flavor, with more hope in the first."""
 _MORE_QUOTA_NEEDED = lazy_pattern(
     r"insufficient unused quota (?:in cohort )?for (\S+) in flavor ([^\s,]+), (\S+) more needed"
 )
@@ -56,7 +56,7 @@ _TOPOLOGY_FITS = lazy_pattern(r"allows? to fit (?:only (\d{1,9}) out|any) of (\d
 
 
 class KueueMessage(Struct, frozen=True):
-    """What a Kueue message states, in parts; a part is empty where the message lacks it."""
+    """The parts of a Kueue message; a part is empty if the message lacks it."""
 
     category: Category | None = None  # None: the message has none that is known
     text: str = ""
@@ -70,7 +70,7 @@ class KueueMessage(Struct, frozen=True):
 
     @property
     def more_gpus(self) -> int:
-        """How many more GPUs are needed; 0 if not known, or if another resource is short."""
+        """The number of further GPUs needed; 0 if unknown, or if another resource is short."""
         return label_int(self.more, 0) if self.resource == GPU else 0
 
 
@@ -104,7 +104,7 @@ def read_message(workload: Workload) -> KueueMessage:
 
 
 def lasting_reason(workload: Workload) -> str:
-    """Kueue's reason not to admit a workload if it is none of free GPUs or places; else empty."""
+    """Kueue's reason not to admit a workload if waiting for GPUs or places will not change it; else empty."""
     message = read_message(workload)
     lasting = {Category.NO_FLAVOR, Category.CHECKS, Category.GATED, Category.MISSING_QUEUE}
     return message.text if message.excluded or message.category in lasting else ""
@@ -116,7 +116,7 @@ _PREEMPTOR = lazy_pattern(
 
 
 def preempted_by(workload: Workload, fleet: Fleet) -> tuple[str, str]:
-    """Who preempted a workload and why: "llama-70b (ClusterQueue a4, priority 1000)"."""
+    """(preemptor, cause) of a workload's preemption: "llama-70b (ClusterQueue a4, priority 1000)"; empty if unknown."""
     evicted = condition(workload.conditions, "Preempted") or condition(workload.conditions, "Evicted")
     found = _PREEMPTOR.search(evicted.message) if evicted else None
     if found is None:

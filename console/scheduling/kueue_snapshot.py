@@ -1,6 +1,6 @@
 """Converts a cluster snapshot to the input of the Kueue rules, for GPUs: quota, its holders, and topology.
 
-Of other resources nothing is known here: they are taken to be enough.
+Only GPUs are counted; all other resources are assumed to suffice.
 
 Kueue sorts a ClusterQueue by priority, then by a timestamp (creation, but the eviction for workloads that lost their
 quota to a readiness timeout or to an admission check), then by uid. With BestEffortFIFO a workload that does not fit
@@ -78,7 +78,7 @@ def cluster_queue_name(workload: Workload, fleet: Fleet) -> str:
 
 
 def closed_reason(queue: LocalQueue | ClusterQueue) -> str:
-    """Why a queue admits nothing; empty if it is open."""
+    """The reason why a queue admits nothing; empty if it is open."""
     if queue.stop_policy != "None":
         drained = " and drained" if queue.stop_policy == "HoldAndDrain" else ""
         return f"queue {queue.name} is stopped{drained} (stop policy {queue.stop_policy}) and admits nothing"

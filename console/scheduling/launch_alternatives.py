@@ -1,4 +1,4 @@
-"""What would let a launch start now that otherwise waits: the cheapest single changes of its values."""
+"""Changes of a launch's values that would let it start now instead of waiting: the cheapest single ones."""
 
 from __future__ import annotations
 

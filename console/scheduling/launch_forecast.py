@@ -1,10 +1,9 @@
-"""Forecasts what would happen to a job launched now, from quota, machines and topology.
+"""Forecasts the outcome of a job launched now, from quota, machines and topology.
 
 Kueue decides by the same facts a moment later. It tries the flavors of a queue in their order; the best one is shown
-here, since that is the one it would end with.
+here, since Kueue would end with it.
 
-For the choice of a queue only queues and their quota count, not machines: who launches from a command line does not
-list thousands of pods.
+The choice of a queue considers only queues and quota, not machines: a command line does not list thousands of pods.
 """
 
 from __future__ import annotations
@@ -147,7 +146,7 @@ def _as_texts(value: Value) -> tuple[str, ...]:
 
 
 def unknown_reason(fleet: Fleet, kind: str, noun: str) -> str:
-    """Why the objects of a kind are unknown; empty if they are known."""
+    """The reason why the objects of a kind are unknown; empty if they are known."""
     link = fleet.links.get(kind)
     if link is None or link.state is WatchState.LISTING:
         return f"the {noun} are still being listed"
@@ -184,7 +183,7 @@ _BEST_FIRST = tuple(LaunchVerdict)
 def forecast(fleet: Fleet, demand: LaunchDemand, expected_start: ExpectedStart | None = None) -> Forecast:
     """Forecast the launch from one snapshot; fast enough for every key press.
 
-    `expected_start`: when it is expected to start, which tells whose end it waits for.
+    `expected_start`: the launch's start by simulation, which names the jobs whose end it waits for.
     """
     if demand.gpus <= 0:
         return Forecast(LaunchVerdict.NOW, "needs no GPU")

@@ -1,7 +1,7 @@
-"""Finds what ended a job or one of its attempts: which rank failed first, how, where, and its last output.
+"""Finds the failure that ended a job or an attempt: the rank that failed first, its cause and node, its last output.
 
-Pods that a person deleted are told from those that their own controllers take away by the events of both. Events are
-forgotten after an hour, and of many alike only some are kept, so this may find nothing.
+Events tell pods that a person deleted from those that controllers delete. Events expire after an hour, and of many
+alike only some are stored, so nothing may be found.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _MAX_NAME_STEM = 58  # letters of the name of a pod before its random ones, at m
 _RANDOM_SUFFIX_LENGTH = 5
 _CLOCK_MARGIN = 0.2  # seconds by which the clocks of machines may differ
 _JOB_END_REASONS = {"BackoffLimitExceeded", "PodFailurePolicy", "DeadlineExceeded"}
-"""What the Job controller says when a Job fails; from then on pods are taken away by controllers."""
+"""Reasons of the Job controller's events when a Job fails, after which controllers delete its pods."""
 _EVICTION_REASONS = {"Evicted", "Preempted", "Preempting", "TaintManagerEviction", "NodeShutdown"}
-"""Events about a pod that say who else took it away."""
+"""Reasons of events about a pod that somebody other than a person takes away."""
 _MOMENT_IN_NAME = re.compile(r"\.([0-9a-f]{15,16})$")
 
 
@@ -74,7 +74,7 @@ def _events_of_job(jobset: JobSet, fleet: Fleet) -> list[Event]:
 
 
 def _ranks_by_prefix(jobset: JobSet) -> dict[str, int]:
-    """By the constant part of the name of each rank's pods, the rank number."""
+    """Rank numbers by the constant prefix of the names of each rank's pods."""
     found = {}
     for (group, job, index), number in jobset.pod_indexes.items():
         ending = f"-{index}-"
@@ -155,7 +155,7 @@ POD_DELETED = "A user or a controller deleted its pod: its containers ran until 
 
 
 class PodFailure(Struct, frozen=True):
-    """How a rank's pod failed; stored on disk, since pods are deleted."""
+    """The failure of a rank's pod; stored on disk, since pods are deleted."""
 
     attempt: int
     rank: int  # -1: all ranks at once, as when Kueue takes a job's place away
@@ -201,13 +201,13 @@ class PodFailure(Struct, frozen=True):
 
 
 class FailureCard(Struct, frozen=True):
-    """What is known about the first failure of a job's attempt."""
+    """The facts about the first failure of a job's attempt."""
 
     first: PodFailure
     others: tuple[int, ...] = ()  # ranks that ended badly after it, in the order of time
     lines: tuple[str, ...] = ()  # what the rank printed last
     named: tuple[LogFailure, ...] = ()
-    """Failures that its log names; their lines are counted within what was looked at."""
+    """Failures that the rank's log names, with counts of their lines in the part of the log that was read."""
     unread: str = ""  # why its log is not here though its pod may have one
 
     def text_lines(self) -> list[str]:
@@ -246,7 +246,7 @@ def rank_failures(jobset: JobSet, fleet: Fleet) -> list[PodFailure]:
 
 
 def deduplicate(failures: list[PodFailure]) -> list[PodFailure]:
-    """The failures, each once; a deleted pod's deletion alone, with how its container ended."""
+    """The failures without duplicates; a deletion and the exit that it caused become one failure."""
     once = {(each.attempt, each.rank, each.pod, each.cause): each for each in failures}
     for each in [each for each in once.values() if each.cause == "deletion"]:
         ended = once.pop((each.attempt, each.rank, each.pod, "failure"), None)

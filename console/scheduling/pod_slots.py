@@ -100,7 +100,7 @@ def pod_slots(jobset: JobSet, fleet: Fleet) -> tuple[PodSlot, ...]:
 
 
 _latest: tuple[JobSet | None, Sequence[Pod], tuple[PodSlot, ...]] = None, (), ()
-"""The slots that were worked out last, with their JobSet and pods: a look at a job asks for them several times."""
+"""The last result of `pod_slots` with its JobSet and pods, since one view of a job needs the slots several times."""
 
 
 def find_pod_slot(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlot:
@@ -123,7 +123,7 @@ def find_pod_slot(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlot:
 def first_failure(jobset: JobSet, fleet: Fleet) -> PodSlot | None:
     """The rank whose container failed first; None if none did or its pod is gone.
 
-    One whose pod is being deleted did not fail if it ended as it was asked to.
+    A container of a pod that is being deleted did not fail if SIGTERM or SIGKILL ended it.
     """
     failed = [slot for slot in pod_slots(jobset, fleet) if slot.failed and not slot.was_terminated]
     return min(

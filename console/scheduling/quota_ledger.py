@@ -108,7 +108,7 @@ def queue_account(fleet: Fleet, cluster_queue: str) -> QuotaAccount:
 
 
 _MAX_PAIRED = 10
-"""Only the largest jobs are tried in twos and threes; more would cost more than the answer is worth."""
+"""Number of largest jobs that are tried in pairs and triples; trying more would cost too much time."""
 _MAX_AHEAD = 50  # jobs in front; behind more it is not known whose end would do
 
 
@@ -154,7 +154,7 @@ def fewest_holders(
 ) -> tuple[QuotaHolder, ...]:
     """The fewest candidates that suffice together, preferring those that hold least; empty if not even all do.
 
-    `weight` is what the end of one frees where it matters, by default all that it holds.
+    `weight`: GPUs that the end of a candidate frees for this purpose, by default all that it holds.
     """
     weigh = weight or (lambda each: each.gpus)
     by_size = sorted(candidates, key=weigh)
@@ -237,7 +237,7 @@ def named_holders(holders: Sequence[QuotaHolder]) -> str:
 
 
 def _other_resource_reason(kueue: KueueMessage) -> str:
-    """The words for Kueue's reason, where it concerns no GPUs or the queue may not be listed; never empty."""
+    """Kueue's reason in words if it concerns no GPUs, or if the queue may not be listed; never empty."""
     flavor, resource = f" of flavor {kueue.flavor}" if kueue.flavor else "", kueue.resource or "quota"
     if kueue.category is Category.EXCEEDS:
         return f"needs more {resource}{flavor} than the maximum of its queue"

@@ -1,4 +1,4 @@
-"""When waiting jobs would start, as the cluster changes, and the record of what was foretold."""
+"""Forecasts of the starts of waiting jobs, renewed as the cluster changes, and their record."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REST_PER_FORECAST = 20.0  # how much longer than a forecast took it is before th
 
 
 class RunningJobs(Protocol):
-    """What forecasts ask of running jobs: their progress and expected ends."""
+    """The interface by which forecasts read the progress and expected ends of running jobs."""
 
     async def update(self, keys: Sequence[tuple[str, str]]) -> bool: ...
     def foresee_ends(self, fleet: Fleet) -> tuple[dict[str, float], dict[str, str]]: ...
@@ -73,7 +73,7 @@ class StartForecast:
         return self._folder or self._cluster.current_connection.target.cluster.practice_folder or state_folder()
 
     async def expected_starts(self) -> Starts:
-        """When waiting workloads would start, by key; recomputed for a new snapshot at most every few seconds."""
+        """The expected starts of waiting workloads by key; recomputed for a new snapshot at most every few seconds."""
         async with self._lock:
             fleet, now = self._cluster.fleet, asyncio.get_running_loop().time
             if fleet is not self._of and (began := now()) >= self._retry_at:
@@ -82,7 +82,7 @@ class StartForecast:
         return self.starts
 
     async def launch_start(self, demand: LaunchDemand) -> ExpectedStart | None:
-        """When a launch that has to wait would start; None: too many wait before it, or it is bound to some nodes."""
+        """The expected start of a launch that has to wait; None if too many wait before it, or it names nodes."""
         from console.scheduling.launch_forecast import priority_of, unknown_priority, with_waiting_launch
 
         if demand.target_nodes or demand.avoid_nodes:
@@ -116,7 +116,7 @@ class StartForecast:
         return self.starts != before
 
     async def record_windows(self) -> Sequence[RecordedWindow]:
-        """Store the start windows that were shown, and the actual starts of earlier ones; OSError."""
+        """Store the start windows that were shown, and the real starts of earlier ones. Raises OSError."""
         windows = {key: each for key, each in self.windows.by_key.items() if not each.latest}
         await self._note_workloads()
         record = self._record_folder / "forecasts.json"

@@ -1,7 +1,7 @@
 """Predicts when waiting workloads start, by simulating Kueue's rules while running jobs end one by one.
 
-It counts on GPUs and places only, and on nobody coming meanwhile: a forecast, not a promise. What starts in it runs on,
-since nobody knows for how long.
+It counts only GPUs and topology domains, and ignores later arrivals: a forecast, not a promise. A workload that starts
+in the simulation runs on, since nobody knows for how long.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def all_gpu_flavors(fleet: Fleet) -> tuple[str, ...]:
 
 
 def first_waiting(fleet: Fleet) -> dict[str, tuple[ClusterWorkload, ...]]:
-    """By open queue the workloads to be simulated: an equal share of MAX_FORECAST_WORKLOADS, and what others leave."""
+    """The workloads to simulate, by open queue: equal shares of MAX_FORECAST_WORKLOADS; unused shares go to others."""
     open_queues = [each.name for each in fleet.cluster_queues.values() if not closed_reason(each)]
     by_length = sorted(
         ((name, queue_order(fleet, name).pending) for name in open_queues), key=lambda each: len(each[1])
@@ -168,7 +168,7 @@ class _StartSimulation:
             )
 
     def _earliest_starts(self) -> dict[Key, tuple[float, str]]:
-        """By workload (earliest start, after whose end), as if all jobs of unknown end ended now."""
+        """(earliest start, job that it follows) by workload, as if all jobs of unknown end ended now."""
         self._restore()
         found: dict[Key, tuple[float, str]] = {}
         for each in (*self._endless, *self._limited):

@@ -1,8 +1,8 @@
 """Predicts time windows in which waiting workloads start, from many simulations with varying run times.
 
-How long a job runs comes from its progress, else from earlier runs of its recipe, or of its name where it is no JobSet;
-a job of which neither is known runs on, up to its time limit if it has one. Meanwhile others come, as often as in the
-last days. A window holds the middle 80 % of the rollouts.
+The run time of a job comes from its progress, else from earlier runs of its recipe (without a JobSet: of its name); a
+job without either runs on, up to its time limit if it has one. Other jobs arrive at the rate of the last days. A window
+holds the middle 80 % of the simulated starts.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def start_windows(
     arrivals: ExpectedArrivals = NO_ARRIVALS,
     open_ends: Mapping[str, str] = NO_OPEN_ENDS,
 ) -> StartWindows:
-    """The windows of workloads whose start can be known, by simulating futures. Blocks for the length of `budget`.
+    """The windows of workloads whose start can be known, by simulating for `budget` seconds. Blocking.
 
     `left`, `times` and `open_ends` (see `expected_starts`) are by uid of the JobSet.
     """
@@ -199,11 +199,11 @@ def with_windows(expected_starts: Mapping[Key, ExpectedStart], windows: StartWin
 
 
 class _KnownMoves(Struct):
-    """The moves of Kueue known so far, after certain workloads have ended and arrived in a certain order."""
+    """Kueue's moves (starts, preemptions) after certain workloads ended and arrived in a certain order."""
 
     moves: list[Move]
     after: dict[tuple[Key | None, bool], _KnownMoves] = {}
-    """By the workload that ends next, or that comes; None: nothing has happened yet."""
+    """The next moves by (workload that ends or arrives, whether it arrives); key None: before the first event."""
 
 
 class _SharedCluster:
@@ -217,7 +217,7 @@ class _SharedCluster:
     def restart(self) -> None:
         self._situation, self._restored = self._first, False
         self._behind: list[tuple[float, KueueWorkload | None, bool]] = []
-        """Steps that the cluster itself has not taken yet."""
+        """Ends and arrivals, as (time, workload, whether it arrives), not yet applied to the simulated cluster."""
 
     def admit_after(self, ended: KueueWorkload | None, time: float) -> list[Move]:
         """The starts and preemptions that follow the end of a running workload."""
@@ -322,7 +322,7 @@ class _Simulations:
         return self.draw_remaining(self.times[uid], ran_seconds, uid)
 
     def draw_remaining(self, elapsed: RunTime, ran_seconds: float, uid: str = "") -> float:
-        """Draw how long a job that has run for `ran_seconds` seconds will still run."""
+        """Draw a random remaining run time (seconds) of a job that has run for `ran_seconds`."""
         for _ in range(_MAX_TRIES):
             if (whole := self._sample_duration(elapsed.median, elapsed.spread, uid)) > ran_seconds:
                 return whole - ran_seconds

@@ -1,7 +1,7 @@
-"""The physical topology: blocks, subblocks and hosts, node pools, the labels of nodes, and who holds each GPU.
+"""The physical topology: blocks, subblocks and hosts, node pools, the labels of nodes, and the holder of each GPU.
 
-The API tells how many GPUs a pod has, not which ones, so the pips of a host are in the order of its pods: their number
-per holder is exact, their index is not the device's.
+The API has the number of a pod's GPUs, not their indexes, so the GPUs of a host are listed in the order of its pods:
+their number per holder is exact, their position is not the device's index.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Host(Struct, frozen=True):
 
 
 class HostGroup(Struct, frozen=True, dict=True):
-    """A group of hosts with cached sums, which lie in its `__dict__`: hence not slotted."""
+    """A group of hosts with cached sums, which are stored in its `__dict__`, so it has no slots."""
 
     name: str  # value of the topology label; empty for hosts that carry none
     hosts: tuple[Host, ...] = ()
@@ -261,7 +261,7 @@ def _sorted_distinct(values: Iterable[str]) -> tuple[str, ...]:
 BLOCK, SUBBLOCK = f"{GKE_PREFIX}gce-topology-block", f"{GKE_PREFIX}gce-topology-subblock"
 LEVELS = {BLOCK: "block", SUBBLOCK: "subblock", f"{GKE_PREFIX}gce-topology-host": "host", HOSTNAME: "node"}
 _PROVISIONING = {Provisioning.SPOT: "spot", Provisioning.FLEX_START: "flex-start", Provisioning.QUEUED: "flex-start"}
-"""GKE's word for how a machine was obtained; reserved ones are standard too."""
+"""Values of GKE's provisioning label; on-demand and reserved machines are "standard"."""
 _LABELS: dict[str, Callable[[Node], str]] = {
     BLOCK: lambda node: node.block,
     SUBBLOCK: lambda node: node.subblock,
@@ -277,7 +277,7 @@ _LABELS: dict[str, Callable[[Node], str]] = {
     f"{GKE_PREFIX}gke-flex-start": lambda node: str(_PROVISIONING.get(node.provisioning) == "flex-start").lower(),
     f"{GKE_PREFIX}gke-queued": lambda node: str(node.provisioning is Provisioning.QUEUED).lower(),
 }
-"""What nodes say of the labels that are kept of them."""
+"""Label -> function that returns its value from a Node, for the labels that Nodes store."""
 
 
 def level_name(label: str) -> str:

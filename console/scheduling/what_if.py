@@ -1,6 +1,6 @@
-"""Predicts the immediate effect of changes by running Kueue's rules on two copies of the cluster, one with them.
+"""Predicts the immediate effect of changes, by Kueue's rules on two copies of the cluster, one with the changes.
 
-Nothing is changed on the cluster. GPUs and places are counted, no other resource.
+The cluster itself is not changed. Only GPUs and topology domains are counted, no other resource.
 """
 
 from __future__ import annotations

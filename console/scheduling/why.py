@@ -1,4 +1,4 @@
-"""The explanation of why something does not run: category, numbers, and who could change it."""
+"""The explanation why something does not run: category, numbers, and jobs or people who could change it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ WAIT_KINDS = (
     "resourceflavors",
     "events",
 )
-"""What the reason for a wait is made of."""
+"""Kinds of objects from which the reason of a wait is found."""
 JOB_KINDS = (*WAIT_KINDS, "topologies")
-"""What a job and its expected start are told from."""
+"""Kinds of objects from which a job and its expected start are explained."""
 
 
 class Category(StrEnum):
-    """The kind of reason that keeps a Workload or JobSet from running; the last ones are of JobSets."""
+    """The kind of reason that keeps a Workload or JobSet from running; from NO_QUEUE on they concern JobSets."""
 
     QUOTA = "quota"  # fits the limits, but not into what is unused now
     EXCEEDS = "exceeds quota"  # asks for more than its queue can ever have
@@ -75,7 +75,7 @@ class QuotaAccount(Struct, frozen=True):
     borrowed: int = 0  # what it uses beyond its own quota
     can_borrow: int = 0  # the part of `free` that is not its own
     lent: int = 0
-    """The part of its own quota that it does not use and cannot take, because others of the cohort have it."""
+    """The part of the queue's own quota that it cannot take, because other queues of the cohort use it."""
 
     @property
     def borrows(self) -> int:
@@ -121,7 +121,7 @@ class Why(Struct, frozen=True):
     api_text: str = ""  # the controller's own message
     agrees: bool = False  # whether that message tells the same as the sentence, so that it adds nothing
     reported_at: float = 0.0
-    """When the controller wrote it, where the sentence, by the cluster as it is now, differs; 0.0: not known."""
+    """Time of the controller's message (epoch seconds), if the present state contradicts it; 0.0 if unknown."""
     differs: bool = False  # whether the sentence tells otherwise than that message, which is of some time ago
     next: str = ""  # what to do about it, where that is known; a sentence without its end
     need: int = 0
@@ -130,7 +130,7 @@ class Why(Struct, frozen=True):
     account: QuotaAccount | None = None  # its ClusterQueue's quota of GPUs in that flavor
     holders: tuple[QuotaHolder, ...] = ()  # jobs that hold quota it could use, most first
     unblocks: tuple[QuotaHolder, ...] = ()
-    """The fewest running jobs whose end would let it start, also past those in front; empty if no end would."""
+    """The fewest running jobs whose end would let this one start, even past those before it; empty if no end would."""
     until: str = ""  # the same as "a ends", where its start is foreseen by the forecast
     frees: bool = True  # whether that frees as much as it is short of; else it only may start then
     room: int = -1  # pods that the best place of the level they must share has room for; -1: not known
@@ -186,13 +186,13 @@ def awaited_ends(unblocks: Sequence[QuotaHolder], expected_start: ExpectedStart 
 
 
 def frees_enough(short_by: int, holders: Sequence[QuotaHolder], expected_start: ExpectedStart | None) -> bool:
-    """Whether each job after whose end it starts holds as many GPUs as are short, as far as `holders` show."""
+    """Whether each job that `expected_start` waits for holds at least `short_by` GPUs, as far as `holders` show."""
     held = {each.name: each.gpus for each in sorted(holders, key=attrgetter("gpus"), reverse=True)}
     return all(held.get(name, -1) >= short_by for name in start_after(expected_start))
 
 
 def free_when(short_by: int, end_text: str, *, frees: bool) -> str:
-    """The last clause of a reason: what is free when which jobs end; empty if these are not known."""
+    """The last clause of a reason: "; quota free when a ends"; empty without `end_text`."""
     if end_text and not frees:
         return f"; may start when {end_text}"
     return f"; {'quota' if short_by else 'room'} free when {end_text}" if end_text else ""

@@ -43,11 +43,11 @@ _POD_PROBLEMS = (
     ),
     (("invalid reference", "couldn't parse image", "invalidimagename"), "{image} is not a valid image name"),
 )
-"""Parts of the message in small letters -> what they mean; the first that fits counts."""
+"""(parts of a message in lower case, problem in words), the first match counts."""
 
 
 def why_no_image(reason: str, message: str) -> str:
-    """Why an image cannot be pulled, without a full stop; the API's text if the reason is unknown."""
+    """The reason why an image cannot be pulled, without a full stop; the API's text if the reason is unknown."""
     found = _IMAGE_NAME.search(message)
     image = found[1] if found else "its image"
     text = message.lower()
@@ -60,7 +60,7 @@ def why_no_image(reason: str, message: str) -> str:
 
 
 _REFUSAL_REASONS = {"FailedCreate", "JobCreationFailed"}
-"""Reasons of events: of the Job controller about a pod, of the JobSet controller about a Job."""
+"""Reasons of events: a Job could not create a pod, a JobSet could not create a Job."""
 _POD_CREATED = "SuccessfulCreate"
 _LASTING_SECONDS = 30.0  # seconds of refusals after which they count as final: controllers try again
 _NEXT_STEPS = (
@@ -97,11 +97,11 @@ _NEXT_STEPS = (
         "A LimitRange of namespace {namespace} refuses it: request less",
     ),
 )
-"""What the API server says, and what to do next."""
+"""(pattern of the API server's message, next step), the first match counts."""
 
 
 def refused_pods(jobset: JobSet, fleet: Fleet) -> Why | None:
-    """Why the API server refuses pods of the JobSet, from its events; None if it refuses none."""
+    """The explanation if the API server refuses pods of the JobSet, from its events; None if it refuses none."""
     uids = [jobset.uid, *(job.uid for job in fleet.jobs_by_jobset.get(jobset.uid, ()))]
     event = latest_refusal(event for uid in uids if uid for event in fleet.events_by_object.get(uid, ()))
     return why_refused(event, fleet.at) if event is not None else None
@@ -122,13 +122,13 @@ def latest_refusal(events: Iterable[Event]) -> Event | None:
 
 
 def is_passing_denial(event: Event, now: float) -> bool:
-    """Whether a webhook's denial is one that passes: it did not know the job yet, once or twice."""
+    """Whether a webhook's denial may pass: it did not find the job yet, and has denied for a short time only."""
     is_unknown = "admission webhook" in event.message and "not found" in event.message
     return is_unknown and max(now, event.last) - event.first < _LASTING_SECONDS
 
 
 def why_refused(event: Event, now: float) -> Why:
-    """A refusal by the API server as an explanation; one that may still pass is no verdict on the job."""
+    """The explanation of a refusal by the API server; a refusal that may still pass counts as STARTING."""
     text = event.message.removeprefix("Error creating: ").strip()
     short = re.sub(r'^pods "[^"]*" is forbidden: ', "", text).rstrip(".")
     if is_passing_denial(event, now):
@@ -148,17 +148,17 @@ def _next_step(text: str, namespace: str) -> str:
 
 
 def _settings_for_quota(message: str) -> str:
-    """The launch values that set what a ResourceQuota misses in "requests.cpu for: main"."""
+    """--set options for the requests that a ResourceQuota misses, by its message: "requests.cpu for: main"."""
     named = re.findall(r"([\w.-]+) for: ", message)
     return ", ".join(f"--set {each if '.' in each else f'requests.{each}'}=AMOUNT" for each in named)
 
 
 _IMAGE_REASONS = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
 _SETUP_REASONS = {"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "NetworkNotReady"}
-"""Reasons of the kubelet's events."""
+"""Reasons of the kubelet's events about a pod that cannot be set up."""
 _STARTING_REASONS = {"", "ContainerCreating", "PodInitializing"}
 _POD_CATEGORIES = {Category.RUNNING, Category.PODS_NOT_READY, Category.FINISHED}
-"""Answers about a Workload that say nothing of why its pods are not up."""
+"""Categories of a Workload that do not explain why its pods do not run."""
 
 
 def why_job(jobset: JobSet, fleet: Fleet, expected_start: ExpectedStart | None = None) -> Why:

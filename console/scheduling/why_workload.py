@@ -43,10 +43,10 @@ _EVICTION_WORDS = {
     "NodeFailures": "one of its nodes failed",
     "MaximumExecutionTimeExceeded": "it reached its maximum execution time",
 }
-"""What an eviction was, by reason."""
+"""Descriptions of an eviction by its reason."""
 _STUCK_SECONDS = 600.0  # seconds after an eviction in which pods go and Kueue takes the quota
 _QUEUE_WAITS = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Category.NOT_EVALUATED, Category.UNKNOWN}
-"""Causes that change with what others do."""
+"""Categories that change as other workloads come and end."""
 
 
 def why_workload(workload: Workload, fleet: Fleet, expected_start: ExpectedStart | None = None) -> Why:
@@ -67,7 +67,7 @@ def _explain_workload(fleet: Fleet, key: tuple[str, str]) -> Why:
 
 
 def _common_facts(workload: Workload, fleet: Fleet) -> Why:
-    """An explanation with what all share: demand, flavor, account, position."""
+    """An explanation with the facts that all explanations have: demand, flavor, account, position."""
     queue, position, text = cluster_queue_name(workload, fleet), queue_position(workload, fleet), read_message(workload)
     given = [dict(group.flavors).get(GPU, "") for group in workload.pod_sets]
     flavor = next((each for each in given if each), "")
