@@ -7,7 +7,6 @@ import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 from textual import getters, on, work
@@ -18,31 +17,28 @@ from textual.content import Content
 from textual.widgets import Static, TextArea
 
 from console.checkpoints.saved_state import STARTING_WEIGHT_FIELDS, values_to_resume
-from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
+from console.errors import BadInput, ConsoleError, NotAllowed, NotFound
 from console.kube.nested_values import Value, overlay_values
-from console.kube.objects.jobset import JobSet, recipe_kind
+from console.kube.objects.jobset import JobSet
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.recipes import LaunchPlan, Manifest, join_manifests
 from console.launch.run_record import RunRecord, flatten_values
 from console.launch.service import avoid_nodes
 from console.preflight.all_checks import LAUNCH_CHECKS_TIMEOUT
 from console.preflight.check import Check, ResultTally, summarize_unanswered, tally_results
-from console.scheduling.launch_alternatives import MAX_ALTERNATIVES, LaunchAlternative, launch_alternatives
+from console.scheduling.launch_alternatives import MAX_ALTERNATIVES, LaunchAlternative
 from console.session import Session
 from screens import wording
 from screens.columns.runs import run_reference
-from screens.dialogs.question import Confirm, Pick, PickEntry, Question
+from screens.dialogs.question import Pick, PickEntry, Question
 from screens.live_screen import LiveScreen
 from screens.sanitize import one_line
 from screens.widgets.form.form_model import NAME, LaunchDraft, LaunchRequest
 from screens.widgets.form.launch_form import Form
 from screens.widgets.form.launch_texts import (
     RecipeTable,
-    alternative_words,
-    fit_words,
     free_name,
     paste_words,
-    plan_words,
 )
 from screens.widgets.wrapped_sentence import SentenceLine
 from screens.widgets.yaml import YamlText
@@ -54,7 +50,6 @@ class DraftScreen(LiveScreen):
 
     recipes = getters.query_one(RecipeTable)
     form = getters.query_one(Form)
-    sum_line = getters.query_one("#sum", SentenceLine)
 
     def __init__(self) -> None:
         super().__init__()
@@ -259,92 +254,6 @@ class PasteReport(Question[None]):
                     line.runs = tuple(runs)
                     yield line
             yield Static("Enter closes this.", classes="keys")
-
-
-async def _check_launch(
-    session: Session, draft: LaunchDraft, plan: LaunchPlan, on_wait: Callable[[tuple[str, ...]], None]
-) -> Checked:
-    launcher = session.launch.launcher()
-    manifests = await launcher.render(plan)
-    _, checks = await asyncio.gather(launcher.dry_run(plan), session.preflight.before_launch(plan, on_wait))
-    fleet, ask = session.fleet, session.launch.demand(plan)
-    others = await asyncio.to_thread(launch_alternatives, fleet, ask)
-    fits = [*fit_words(fleet, ask), *alternative_words(others)]
-    kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
-    words = [Span("✓ ", "ok"), Span("The API server accepts it. "), *plan_words(plan, draft), Span("  "), *fits]
-    words += [Span("  Creates: ", "dim"), Span(kinds)]
-    if unkept := await session.launch.runs.history.check_writes():
-        words.append(Span(f"  {unkept} The run will not be in it.", "waits"))
-    return Checked(words, manifests, checks, others)
-
-
-async def launch_plan(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan) -> None:
-    """Dry-run the plan, ask for confirmation and launch it; on refusal show why and keep the form."""
-    session = screen.app.session
-    try:
-        plan = await session.launch.with_flex_start(plan)
-        answer = await screen.app.push_screen_wait(LaunchLook(plan.name, partial(_check_launch, session, draft, plan)))
-        if isinstance(answer, ConsoleError):
-            raise answer
-        if isinstance(answer, LaunchAlternative):
-            _apply_alternative(screen, draft, answer)
-        if answer is not True:
-            screen.judge()
-            return
-        screen.sum_line.runs = (Span("◐ ", "waits"), Span(f"Launching {plan.name} …"))
-        job = await session.launch.install(plan)
-    except ConsoleError as error:
-        await _show_refusal(screen, draft, plan, error)
-        return
-    screen.launched.add(job)
-    screen.app.notify(f"{job} is launched.", markup=False)
-    draft.rename(screen.suggest(draft.recipe.id))
-    screen.form.show(draft.model, leave=True)
-    screen.set_focus(screen.recipes)
-    screen.judge()
-    screen.app.launched = plan.namespace, job
-    await screen.app.action_switch_mode("jobs")  # the new job is no part of the one whose page was open
-    screen.app.open_page("job", plan.namespace, job, recipe_kind(plan.recipe))
-    refused = await session.launch.wait_for_refusal(plan.namespace, job)
-    if refused is not None:
-        title = f"{job} has no pods yet"
-        why = ". ".join(filter(None, (refused.sentence, refused.next)))
-        screen.app.notify(f"{why}.", title=title, severity="warning", timeout=12, markup=False)
-
-
-def _apply_alternative(screen: DraftScreen, draft: LaunchDraft, alternative: LaunchAlternative) -> None:
-    """Make a suggested change in the launch form, undoable at once, and open the review again."""
-    path = draft.queue_path if alternative.path == "queue" else alternative.path
-    screen.form.put_texts({**draft.model.texts, path: str(alternative.value)})
-    field = draft.model.by_path[path]
-    screen.app.notify(f"{field.title} is {alternative.value} now; ctrl+z in the form takes it back.", markup=False)
-    screen.call_later(screen.run_action, "launch")
-
-
-async def _show_refusal(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
-    """Show the API server's refusal of a launch, and offer to remove what was already created."""
-    faults = screen.app.session.launch.plan_texts.locate_problems(plan, error)
-    draft.server_problems = {fault.path: fault.message for fault in reversed(faults)}
-    screen.app.notify(str(error), title=f"{plan.name} was not launched", severity="error", timeout=12, markup=False)
-    screen.judge()
-    if draft.server_problems:
-        screen.form.go(next(iter(draft.server_problems)))
-    if isinstance(error, ReleaseFailed) and error.half_made:
-        await _offer_removal(screen, *error.half_made)
-
-
-async def _offer_removal(screen: DraftScreen, namespace: str, name: str) -> None:
-    lines = [f"The launch of {name} in {namespace} failed, and some of its objects may still exist."]
-    question = Confirm(f"Remove what is left of {name}?", lines, verb="Remove", keep="Keep it")
-    if not await screen.app.push_screen_wait(question):
-        return
-    try:
-        report = await screen.app.session.launch.stop(namespace, name)
-    except ConsoleError as error:
-        screen.app.notify(str(error), title=f"{name} is still there", severity="error", timeout=12, markup=False)
-        return
-    gone = ", ".join(report.deleted)
-    screen.app.notify(f"Removed: {gone}." if gone else "Nothing was left to remove.", title=name, markup=False)
 
 
 async def apply_paste(screen: DraftScreen, text: str) -> None:

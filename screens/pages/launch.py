@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import ClassVar
 
 from textual import events, getters, on, work
@@ -14,11 +15,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
 
-from console.errors import Unreachable
+from console.errors import ConsoleError, ReleaseFailed, Unreachable
+from console.kube.objects.jobset import recipe_kind
 from console.kube.snapshot import Fleet
 from console.launch.field_choices import FieldChoices
 from console.launch.recipes import LaunchPlan, Recipe
 from console.scheduling.expected_start import ExpectedStart
+from console.scheduling.launch_alternatives import LaunchAlternative, launch_alternatives
 from console.scheduling.launch_forecast import (
     LaunchDemand,
     LaunchVerdict,
@@ -26,17 +29,19 @@ from console.scheduling.launch_forecast import (
     closed_queue_forecast,
     forecast,
 )
-from console.session import read_priorities
+from console.session import Session, read_priorities
 from screens.columns.column import RowKey
 from screens.dialogs.launch import (
+    Checked,
     DraftScreen,
+    LaunchLook,
     PasteDialog,
     apply_paste,
     fill_from_request,
-    launch_plan,
     merge_profile,
     pick_profile,
 )
+from screens.dialogs.question import Confirm
 from screens.widgets.form.editors import Pasted
 from screens.widgets.form.form_model import NAME, LaunchDraft
 from screens.widgets.form.launch_form import Form
@@ -45,15 +50,18 @@ from screens.widgets.form.launch_texts import (
     GoogleChoices,
     LaunchHead,
     RecipeTable,
+    alternative_words,
     choices_of,
     field_facts,
+    fit_words,
     help_words,
+    plan_words,
     sum_words,
 )
 from screens.widgets.form.launch_views import VIEWS, LaunchPane, Planned, PreflightLine
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine
-from screens.wording import count
+from screens.wording import Span, count
 
 TALL_TERMINAL_LINES = 40  # lines of a terminal from which on what a recipe does is shown whole beside the form too
 TYPING_PAUSE_SECONDS = 0.25  # seconds without a key after which the views of a launch are made anew
@@ -85,6 +93,7 @@ class LaunchScreen(DraftScreen):
     head = getters.query_one(LaunchHead)
     note = getters.query_one("#help", SentenceLine)
     pane = getters.query_one(LaunchPane)
+    sum_line = getters.query_one("#sum", SentenceLine)
 
     def __init__(self) -> None:
         super().__init__()
@@ -450,7 +459,38 @@ class LaunchScreen(DraftScreen):
 
     @work(group="actions", exclusive=True)
     async def _review_and_launch(self, draft: LaunchDraft, plan: LaunchPlan) -> None:
-        await launch_plan(self, draft, plan)
+        """Dry-run the plan, ask for confirmation and launch it; on refusal show why and keep the form."""
+        session = self.session
+        try:
+            plan = await session.launch.with_flex_start(plan)
+            look = LaunchLook(plan.name, partial(_check_launch, session, draft, plan))
+            answer = await self.app.push_screen_wait(look)
+            if isinstance(answer, ConsoleError):
+                raise answer
+            if isinstance(answer, LaunchAlternative):
+                _apply_alternative(self, draft, answer)
+            if answer is not True:
+                self.judge()
+                return
+            self.sum_line.runs = (Span("◐ ", "waits"), Span(f"Launching {plan.name} …"))
+            job = await session.launch.install(plan)
+        except ConsoleError as error:
+            await _show_refusal(self, draft, plan, error)
+            return
+        self.launched.add(job)
+        self.app.notify(f"{job} is launched.", markup=False)
+        draft.rename(self.suggest(draft.recipe.id))
+        self.form.show(draft.model, leave=True)
+        self.set_focus(self.recipes)
+        self.judge()
+        self.app.launched = plan.namespace, job
+        await self.app.action_switch_mode("jobs")  # the new job is no part of the one whose page was open
+        self.app.open_page("job", plan.namespace, job, recipe_kind(plan.recipe))
+        refused = await session.launch.wait_for_refusal(plan.namespace, job)
+        if refused is not None:
+            title = f"{job} has no pods yet"
+            why = ". ".join(filter(None, (refused.sentence, refused.next)))
+            self.app.notify(f"{why}.", title=title, severity="warning", timeout=12, markup=False)
 
     # the way back
 
@@ -480,3 +520,55 @@ class LaunchScreen(DraftScreen):
         self.update_classes({"-wide": width >= 170, "-narrow": width < 100, "-slim": width < 130, "-low": height < 30})
         self.call_after_refresh(self.pane.draw)
         await asyncio.sleep(0)
+
+
+async def _check_launch(
+    session: Session, draft: LaunchDraft, plan: LaunchPlan, on_wait: Callable[[tuple[str, ...]], None]
+) -> Checked:
+    launcher = session.launch.launcher()
+    manifests = await launcher.render(plan)
+    _, checks = await asyncio.gather(launcher.dry_run(plan), session.preflight.before_launch(plan, on_wait))
+    fleet, ask = session.fleet, session.launch.demand(plan)
+    others = await asyncio.to_thread(launch_alternatives, fleet, ask)
+    fits = [*fit_words(fleet, ask), *alternative_words(others)]
+    kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
+    words = [Span("✓ ", "ok"), Span("The API server accepts it. "), *plan_words(plan, draft), Span("  "), *fits]
+    words += [Span("  Creates: ", "dim"), Span(kinds)]
+    if unkept := await session.launch.runs.history.check_writes():
+        words.append(Span(f"  {unkept} The run will not be in it.", "waits"))
+    return Checked(words, manifests, checks, others)
+
+
+def _apply_alternative(screen: LaunchScreen, draft: LaunchDraft, alternative: LaunchAlternative) -> None:
+    """Make a suggested change in the launch form, undoable at once, and open the review again."""
+    path = draft.queue_path if alternative.path == "queue" else alternative.path
+    screen.form.put_texts({**draft.model.texts, path: str(alternative.value)})
+    field = draft.model.by_path[path]
+    screen.app.notify(f"{field.title} is {alternative.value} now; ctrl+z in the form takes it back.", markup=False)
+    screen.call_later(screen.run_action, "launch")
+
+
+async def _show_refusal(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
+    """Show the API server's refusal of a launch, and offer to remove what was already created."""
+    faults = screen.app.session.launch.plan_texts.locate_problems(plan, error)
+    draft.server_problems = {fault.path: fault.message for fault in reversed(faults)}
+    screen.app.notify(str(error), title=f"{plan.name} was not launched", severity="error", timeout=12, markup=False)
+    screen.judge()
+    if draft.server_problems:
+        screen.form.go(next(iter(draft.server_problems)))
+    if isinstance(error, ReleaseFailed) and error.half_made:
+        await _offer_removal(screen, *error.half_made)
+
+
+async def _offer_removal(screen: LaunchScreen, namespace: str, name: str) -> None:
+    lines = [f"The launch of {name} in {namespace} failed, and some of its objects may still exist."]
+    question = Confirm(f"Remove what is left of {name}?", lines, verb="Remove", keep="Keep it")
+    if not await screen.app.push_screen_wait(question):
+        return
+    try:
+        report = await screen.app.session.launch.stop(namespace, name)
+    except ConsoleError as error:
+        screen.app.notify(str(error), title=f"{name} is still there", severity="error", timeout=12, markup=False)
+        return
+    gone = ", ".join(report.deleted)
+    screen.app.notify(f"Removed: {gone}." if gone else "Nothing was left to remove.", title=name, markup=False)
