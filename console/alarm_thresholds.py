@@ -1,4 +1,4 @@
-"""The thresholds of alarms: their defaults, and the bounds of what the person's settings may set instead."""
+"""The thresholds of alarms: their defaults, and the bounds within which the person's settings may change them."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from console.errors import Unreadable
 _CONSOLE_FOLDER = Path(__file__).resolve().parent
 _DATA_FOLDERS = (_CONSOLE_FOLDER.parent, _CONSOLE_FOLDER / "_data")
 CHILD_WORKING_FOLDER = "/"
-"""Where modules start that run as processes of their own: the current folder may have been copied from anywhere."""
+"""Working folder of modules run as processes of their own: the current folder may have been copied from anywhere."""
 
 
 def chart_folder() -> Path:
@@ -24,7 +24,7 @@ def launchers_folder() -> Path:
 
 
 def _find_folder(name: str, proof_file: str) -> Path:
-    """The first candidate folder that contains the file `proof_file`; a folder without it only has the same name."""
+    """The first candidate folder that contains the file `proof_file`; another folder of that name does not count."""
     for place in _DATA_FOLDERS:
         if (place / name / proof_file).is_file():
             return place / name

@@ -1,4 +1,4 @@
-"""How long something takes or took, in words: rounded down, as the ages in columns are."""
+"""Durations in words: rounded down, as the ages in columns are."""
 
 from __future__ import annotations
 

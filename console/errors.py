@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ConsoleError(Exception):
-    """What failed and why, in one sentence; `hint` says what to do next."""
+    """The failure and its reason, in one sentence; `hint` is the next step."""
 
     exit_code = 1  # what a plain command exits with when this ends it
 
@@ -105,7 +105,7 @@ class Unreadable(ConsoleError):
 
 
 class ReleaseFailed(ConsoleError):
-    """Helm failed to render, install or remove a release; `half_made`: (namespace, name) of what was left behind."""
+    """Helm failed to render, install or remove a release; `half_made`: (namespace, name) of a leftover release."""
 
     def __init__(self, message: str, hint: str = "", *, half_made: tuple[str, str] | None = None) -> None:
         super().__init__(message, hint)

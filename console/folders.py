@@ -121,7 +121,7 @@ def atomic_write(path: Path, content: bytes | Iterable[bytes], mode: int = 0o600
 
 
 def check_new_file(path: Path) -> None:
-    """Raise BadInput if a new file cannot be written there, before work whose result would be lost."""
+    """Raise BadInput if a new file cannot be written at `path`; called before the work whose result it will hold."""
     path = path.expanduser()
     if path.exists():
         raise BadInput(f"{path} already exists.", "Choose another name.")
@@ -149,7 +149,7 @@ def write_new_file(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 
 def _publish_file(temporary_path: str, path: Path) -> None:
-    """Rename a finished temporary file to `path` unless that exists; a hard link makes sure, where there are any."""
+    """Rename a finished temporary file to `path` unless `path` exists; atomic where the file system has hard links."""
     try:
         os.link(temporary_path, path)
     except OSError as error:

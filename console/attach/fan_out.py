@@ -1,8 +1,8 @@
 """One command with the same input in many pods of a job: by ssh from one of them, else in a stream for each.
 
-API servers and their tunnels to the nodes lose many of dozens of streams that begin together. The launchers of the
-chart give all pods of a release one key and an sshd, so that one stream into one pod, the gateway, brings the answers
-of all. Pods that it does not reach get a stream each, a few at a time.
+API servers and their tunnels to the nodes lose many of dozens of streams that begin together. The chart's launchers
+give all pods of a release one SSH key and an sshd, so one stream into one pod, the gateway, brings the answers of all.
+Pods that the gateway cannot reach get a stream each, a few at a time.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Saved states of a training run: where they are, which are complete, what is wrong with the others."""
+"""Saved states of a training run: their folders, which are complete, and the faults of the others."""

@@ -1,4 +1,4 @@
-"""Which saved states of a run are complete, judged by names, sizes and headers of their files; nothing is loaded.
+"""The complete ones of a run's saved states, judged by names, sizes and headers of files; nothing is loaded.
 
 The layouts are in layouts.py. Wrong numbers in an intact file are not noticed, nor is a missing last file of a numbered
 series if no index or other series has the count.
@@ -70,10 +70,10 @@ class StoredFile:
 
 class FileReader(Protocol):
     async def read_heads(self, bytes_by_path: Mapping[str, int]) -> Mapping[str, bytes]:
-        """The first bytes of each readable file, as many as wanted."""
+        """The first bytes of each readable file, as many as `bytes_by_path` requests."""
 
     async def read_tails(self, bytes_by_path: Mapping[str, int]) -> Mapping[str, bytes]:
-        """The last bytes of each readable file, as many as wanted."""
+        """The last bytes of each readable file, as many as `bytes_by_path` requests."""
 
 
 class CheckpointState(StrEnum):

@@ -1,4 +1,4 @@
-"""Reads checkpoints in a container's file system or in a bucket; those of a job in the folder that its log names."""
+"""Reads checkpoints in a container's file system or in a bucket; a job's folder is the one that its log names."""
 
 from __future__ import annotations
 

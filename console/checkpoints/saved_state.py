@@ -1,4 +1,4 @@
-"""What is known of a job's checkpoints, from its log and from its folder (pure)."""
+"""The state of a job's checkpoints, from its log and from its folder (pure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Google login, the cluster's place in Google Cloud, and connecting to GKE; works without a cluster too."""
+"""The Google login, the cluster's project and location, and connecting to GKE; works without a cluster too."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class GoogleAccount:
         return answer
 
     async def call(self, module: str, send: Callable[[Any, GoogleSession], Awaitable[AnswerT]]) -> AnswerT:
-        """Import a module of `console.google.api` and return what `send` makes of it and the login's session."""
+        """Import a module of `console.google.api` and return the result of `send(module, session)`."""
         return await send(await import_google(f"console.google.api.{module}"), await self.open_session())
 
     async def client(self, module: str, make: Callable[[Any, GoogleSession], ClientT]) -> ClientT:
@@ -188,7 +188,7 @@ class GoogleAccount:
         return (await self.clusters(projects)).find_by_name(name)
 
     async def fetch_server_version(self, cluster: GkeCluster, endpoint: str = "") -> str:
-        """The Kubernetes version of a cluster, asked at its "dns" or "ip" endpoint, else at whichever answers."""
+        """The Kubernetes version of a cluster, from its "dns" or "ip" endpoint, else from the first that answers."""
         from console.kube.client import Connection
         from console.kube.kubeconfig import Kubeconfig
 
@@ -236,7 +236,7 @@ class GoogleAccount:
 
 
 def parse_context_name(context: str) -> ClusterPlace | None:
-    """The place in a context name of gcloud's form, gke_PROJECT_LOCATION_NAME; None for other names."""
+    """Project, location and cluster in gcloud's context name gke_PROJECT_LOCATION_NAME; None for other names."""
     named = _GKE_CONTEXT_NAME.match(context)
     return ClusterPlace(*named.groups()) if named else None
 

@@ -1,4 +1,4 @@
-"""Buckets, places in them (gs://BUCKET/PATH) and objects, as plain data."""
+"""Buckets, paths in them (gs://BUCKET/PATH) and objects, as plain data."""
 
 from __future__ import annotations
 

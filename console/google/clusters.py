@@ -88,7 +88,7 @@ class GkePool:
 
 @dataclass(frozen=True, slots=True)
 class GkeCluster:
-    """A GKE cluster with those of its settings that the preflight checks read."""
+    """A GKE cluster with the settings that the preflight checks read."""
 
     project: str
     location: str

@@ -55,7 +55,7 @@ class GoogleServices:
         return CloudStorage(self.cloud, self._logs)
 
     async def field_choices(self, kind: str) -> FieldChoices:
-        """The choices for one kind of field (one of GOOGLE_KINDS), or why there are none."""
+        """The choices for one kind of field (one of GOOGLE_KINDS), or the reason why none are listed."""
         try:
             await self.cloud.place()
         except NotFound as error:

@@ -190,7 +190,7 @@ class CloudStorage:
         )
 
     async def list_folder(self, place: GcsPlace) -> FolderListing:
-        """The contents of a folder; checkpoints by iteration, with the one to resume from marked."""
+        """The contents of a folder; checkpoints are sorted by iteration, and the last complete one is marked."""
         buckets = await self._buckets_of()
         if place.path and not place.path.endswith("/"):
             place = GcsPlace(place.bucket, place.folder)

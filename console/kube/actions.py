@@ -135,7 +135,7 @@ async def read_manifest(client: Client, discovery: ApiDiscovery, kind_name: str,
 
 
 async def read_jobset(client: Client, discovery: ApiDiscovery, namespace: str, name: str) -> JobSet:
-    """The JobSet as it is now. Raises NotFound if there is none."""
+    """The present JobSet from the API server. Raises NotFound if there is none."""
     path = await _object_path_by_kind(discovery, "jobsets", namespace, name)
     body = await client.request("GET", path, action=f"read JobSet {name}")
     found: JobSet = reader_of("jobsets").read_object(body, f"The JobSet {name}")

@@ -253,8 +253,8 @@ _KUEUE_IMAGE = re.compile(r"/kueue:v?(0\.\d{1,3}\.\d{1,3})\b")
 class ApiDiscovery:
     """The API groups and versions that a server offers; requested once, and again after `clear_cache`.
 
-    Only the list of groups and the group of Kueue are asked for. Both come from the API server itself, so an aggregated
-    API whose server is down neither slows this nor breaks it.
+    Only the list of groups and the group of Kueue are requested. Both come from the API server itself, so an aggregated
+    API whose server is down neither delays nor breaks the discovery.
     """
 
     def __init__(self, client: Client) -> None:

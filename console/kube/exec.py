@@ -350,7 +350,7 @@ def _tmux_script(name: str, *, is_nested: bool) -> Iterator[str]:
 
 
 async def is_nested() -> bool:
-    """Whether this terminal is inside a tmux whose prefix key would be the same as that of the tmux in the pod."""
+    """Whether this terminal is inside a tmux that has the same prefix key as the tmux in the pod."""
     if not os.environ.get("TMUX"):
         return False
     asks = ("tmux", "show-options", "-gv", "prefix")

@@ -161,7 +161,7 @@ class HttpResponse:
         self._wake_waiter()
 
     def _check_silence(self) -> None:
-        """End the response if no data came for too long; one whose reader is slow is never silent."""
+        """End the response if no data came for too long; paused reading does not count as silence."""
         waits = self._silence_seconds if self._paused else self._received_at + self._silence_seconds - self._loop.time()
         if waits > 0:
             self._timer = self._loop.call_later(waits, self._check_silence)

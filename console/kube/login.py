@@ -398,7 +398,7 @@ class Login:
         return Secret(f"{certificate}\n{key}" if certificate else "")
 
     async def explain(self, error: ConsoleError) -> ConsoleError:
-        """The error itself, or for an "Unauthorized" one that names the expired client certificate."""
+        """The error itself, or an error about the expired client certificate if that explains an "Unauthorized"."""
         until = await asyncio.to_thread(self._certificate_end) if isinstance(error, NotLoggedIn) else None
         if until is None or until > datetime.fromtimestamp(self._clock(), UTC):
             return error

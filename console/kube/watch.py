@@ -50,7 +50,7 @@ class FirstListPage(Struct, Generic[M], frozen=True):
 
 
 class Listed(Struct, Generic[M], frozen=True):
-    """The change that a list is complete: objects that are not in it are gone."""
+    """The change that ends a list: known objects that are not in it are deleted."""
 
     objects: Mapping[Key, M]
     unreadable: Mapping[Key, str] = field(default_factory=dict)  # objects that could not be understood, and why

@@ -207,7 +207,7 @@ class WatchedCluster:
         self.answered.set()
 
     async def me(self) -> str:
-        """The name under which this person launches: the login's e-mail address, else the user name."""
+        """The person's name as owner of launches: the login's e-mail address, else the user name."""
         if not self._me:
             from console.kube import actions
 
@@ -218,7 +218,7 @@ class WatchedCluster:
         return self._me
 
     def whose(self, owner: str) -> str:
-        """The owner as shown: "you" for what this person launched, else the name."""
+        """The owner's name for display: "you" for this person, else the name."""
         return OWN_NAME if owner and owner == short_name(self._me) else owner
 
     def _watch_kind(self, kind: str) -> Coroutine[None, None, None]:

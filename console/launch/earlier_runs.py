@@ -36,7 +36,7 @@ class EarlierRuns:
         ]
 
     async def speeds(self, recipe: str, gpus: int, metric: str) -> Sequence[float]:
-        """The metric's value in each ended run of the recipe on so many GPUs of this cluster."""
+        """The metric's value in each ended run of the recipe with that number of GPUs on this cluster."""
         if time.monotonic() > self._speeds_at + SPEED_CACHE_SECONDS:
             self._speeds_at, self._speeds = time.monotonic(), {}
             for run in await self._history.list_runs():
@@ -48,7 +48,7 @@ class EarlierRuns:
         return self._speeds.get((recipe, gpus, metric), ())
 
     async def phases(self, job: JobSet) -> Mapping[str, float]:
-        """The longest duration of each start phase in other runs of the job's recipe on as many GPUs."""
+        """The longest duration (seconds) of each start phase in other runs of the job's recipe on as many GPUs."""
         read_at, known = self._phases.get(job.uid, (-inf, {}))
         if time.monotonic() > read_at + SPEED_CACHE_SECONDS:
             runs = await self._history.list_runs(job.recipe) if job.recipe else ()

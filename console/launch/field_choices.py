@@ -40,7 +40,7 @@ class FieldChoices:
     fills: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # name -> texts of other fields, by path
 
     def merge(self, other_choices: FieldChoices) -> FieldChoices:
-        """These choices plus the names that `other_choices` adds; its reason is used if there are still no names."""
+        """These choices and the names of `other_choices`; without any name, the state and reason of `other_choices`."""
         names = tuple(dict.fromkeys((*self.names, *other_choices.names)))
         return FieldChoices(
             self.kind,

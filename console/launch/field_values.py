@@ -134,7 +134,7 @@ def _quote_given(field: Field, text: str) -> str:
 
 
 def quote_value(value: object) -> str:
-    """The end of a sentence that quotes a given value, or hides it if it looks like a secret."""
+    """The end of a sentence with a value in quotes, or without it if it looks like a secret."""
     text = re.sub(r"\s+", " ", value if isinstance(value, str) else repr(value)).strip()
     if looks_confidential(text):
         return ""

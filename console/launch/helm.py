@@ -237,7 +237,7 @@ class Helm:
         return await self._run_in_thread(namespace, name, work, f"{name} could not be removed from {namespace}")
 
     async def plan_removal(self, *, name: str, namespace: str) -> RemovalPlan:
-        """The objects that `uninstall` would remove and keep; raises the same errors."""
+        """The objects that `uninstall` would remove and keep. Raises ReleaseFailed if it would refuse the release."""
 
         def work(config: Config) -> RemovalPlan:
             return _split_removal(_read_own_objects(config, name, namespace))

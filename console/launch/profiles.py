@@ -1,4 +1,4 @@
-"""Profiles: named sets of values below every form, as YAML files; the file `default` names the one used by default."""
+"""Profiles: named sets of values, applied under every form, as YAML files; the file `default` names the default one."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Profiles:
         return await asyncio.to_thread(self._read_profile, name)
 
     async def values(self, name: str, recipe: str) -> dict[str, Value]:
-        """The values of a profile for a recipe's fields. Raises BadInput as `read` does, and for unknown keys."""
+        """The values of a profile for a recipe's fields. Raises BadInput for unknown keys or an unreadable profile."""
         profile = await self.read(name)
         if profile.problems:
             words = " ".join(each.message for each in profile.problems)

@@ -127,7 +127,7 @@ class LaunchService:
         return Releases(self._cluster, self.launcher)
 
     def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
-        """Sentences on what a valid plan's values result in, such as its iterations; empty for a plan with problems."""
+        """Sentences on the consequences of a plan's values, such as its iterations; empty for a plan with problems."""
         practice = self._cluster.practice or self._cluster.current_connection.target.cluster.practice_folder is not None
         return self.catalogue.plan_notes(plan, for_practice=practice, saves=self._saves.get(plan.recipe, ()))
 

@@ -77,11 +77,11 @@ class JobStopper:
     def __init__(
         self, cluster: WatchedCluster, launcher: Callable[[], Launcher], unsaved: Callable[[str, str], Awaitable[str]]
     ) -> None:
-        """`unsaved` returns a sentence on what the end of a job (namespace, name) would lose."""
+        """`unsaved` returns, for (namespace, name), a sentence on the work that the job's end would lose."""
         self._cluster, self._launcher, self._unsaved = cluster, launcher, unsaved
 
     async def plan_stop(self, namespace: str, name: str) -> StopPlan:
-        """What stopping a job would remove, keep and lose."""
+        """The objects that stopping a job would remove and keep, and the work that it would lose."""
         plan = await self._plan_removal(namespace, name)
         return replace(plan, lost=await self._unsaved(namespace, name))
 

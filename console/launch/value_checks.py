@@ -58,7 +58,7 @@ def value_conflicts(recipe: str, paths: Collection[str], values: Values) -> tupl
 
 
 def value_notes(paths: Collection[str], values: Values) -> tuple[str, ...]:
-    """Sentences on what the values result in: iterations, parallel sizes, settings without effect."""
+    """Sentences on the consequences of the values: iterations, parallel sizes, settings without effect."""
     notes: list[str] = []
     if "recipe.train.tp" in paths:
         notes += _training_notes(values)

@@ -44,7 +44,7 @@ class ParsedValues:
         return 0
 
     def parse_group(self, node: YamlNode, part: Schema, keys: KeyPath, hidden: Mapping[str, Value]) -> dict[str, Value]:
-        """Parse a map whose names are properties in the schema."""
+        """Parse a map whose keys are properties of the schema `part`."""
         values: dict[str, Value] = {}
         for entry in node.entries or ():
             way = (*keys, entry.name)

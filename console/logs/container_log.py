@@ -476,7 +476,7 @@ class LogStream:
 async def follow_log(
     client: Client, request: LogRequest, backoff: Backoff = DEFAULT_BACKOFF, *, cursor: ResumeCursor | None = None
 ) -> AsyncGenerator[list[LogLine], None]:
-    """Yield redacted lines as they come until the log ends (or once); arguments as of `LogStream`."""
+    """Yield redacted lines as they come until the log ends (or once); see `LogStream` for the arguments."""
     stream = LogStream(client, request, cursor=cursor, clean_lines=Redactor().redact_lines, backoff=backoff)
     async with aclosing(stream.batches()) as batches:
         async for batch in batches:

@@ -132,7 +132,7 @@ class FollowedContainer(Struct):
         self.segment.open = self.stream.open
 
     def may_lack_older_lines(self) -> bool:
-        """Whether the first request got as many lines as it asked for, so that the log may have older ones."""
+        """Whether the first request returned as many lines as requested, so that the log may have older ones."""
         if not self.tail or not len(self.segment):
             return False
         if self.segment.times[-1] > self.opened + CLOCK_SKEW_SECONDS and len(self.segment) < self.tail:

@@ -118,7 +118,7 @@ class LineSplitter:
         return whole
 
     def feed_text(self, chunk: bytes) -> bytes:
-        """Like `feed` for a block of lines with their line ends; plain lines are passed on unchanged."""
+        """Split a block of text into whole lines with their line ends; lines without progress bars stay one text."""
         end = chunk.rfind(b"\n") + 1
         if self._pictures or b"\r" in chunk or not end or len(self._rest) + len(chunk) > MAX_LINE_BYTES:
             return b"".join([line + b"\n" for line in self.feed(chunk)])

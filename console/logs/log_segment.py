@@ -31,7 +31,7 @@ DELETED_NOTE = b"(this line is no longer on the disk)"
 
 
 class LogSegment:
-    """The stored lines of one container, numbered from 0 as they came; one thread adds, any thread reads."""
+    """The stored lines of one container, numbered from 0 in order of arrival; one thread adds, any thread reads."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class LogCursor:
         self._positions: dict[LogSegment, int] = {}  # lines of each part that have been read
 
     def next_page(self) -> list[PodLine]:
-        """The next lines in order of time; lines that an unread one may precede are held back."""
+        """The next lines in order of time; lines that are later than an unread line of another log wait."""
         pages: list[tuple[LogSegment, int, int]] = []
         upto = float("inf")
         changed = self._news.take_changed()

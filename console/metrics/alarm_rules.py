@@ -233,7 +233,7 @@ class AlarmWatch:
             self._update_alarm(alarm, "" if sample.running else _why_not_running(sample))
 
     def _update_alarm(self, alarm: Alarm, ended_state: str) -> None:
-        """Begin or update an alarm, or end it if `alarm` has no text; `ended_state`: what ended it if not its cause."""
+        """Begin or update an alarm, or end it if `alarm` has no text; `ended_state`: another cause of its end."""
         lasting = self._open_alarms.pop(alarm.kind, None)
         if not alarm.words:
             if lasting is not None:

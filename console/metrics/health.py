@@ -155,7 +155,7 @@ def kept_words(jobset: JobSet, job_progress: JobProgress, now: float) -> str:
 
 
 def alarm_kind_of_health(health: JobHealth) -> AlarmKind | None:
-    """The alarm kind that matches the job's health, to look up what to do next; None if there is none."""
+    """The alarm kind that matches the job's health, for the choice of a next step; None if there is none."""
     if health.kept:
         return AlarmKind.KEPT
     slower = health.state == JobState.RUNNING and health.level is HealthLevel.LATE

@@ -57,7 +57,7 @@ class LogResultCache:
         return found if found is not None and found.of == of else None
 
     def diverged(self, uid: str, position: RunPosition) -> RunPosition | None:
-        """The stored position since which a job's loss is NaN; None if unknown, or if it had a good loss after that."""
+        """The stored position at which a job's loss became NaN; None if unknown, or if a later loss was valid."""
         found, by = self._contents.diverged.get(uid), position.nan_by
         return found if found is not None and found.step is not None and by is not None and found.step >= by else None
 

@@ -114,7 +114,7 @@ def find_lost_work(
 def find_followed_lost_work(
     jobset: JobSet, fleet: Fleet, measures: JobMeasures, folder: SeenFolder | None, now: float
 ) -> LostWork | None:
-    """The work that a job would lose if it ended now, where its log is followed or was read to its end."""
+    """The work that a job would lose if it ended now, by measures whose log is followed or was read to its end."""
     unread = "its log of before is still being read" if measures.is_reading_old_lines else ""
     if measures.unread and not any(measures.tracks):
         unread = unread_words(measures.unread[0])
@@ -129,7 +129,7 @@ def unread_words(error: ConsoleError) -> str:
 
 
 def saved_folder(measures: JobMeasures | None) -> str:
-    """The folder that the log says was saved to last; empty if it names none."""
+    """The folder of the last checkpoint that the log names; empty if it names none."""
     tracks = measures.tracks if measures is not None else ()
     return next((track.saved_to for track in reversed(tracks) if track.saved_to), "")
 

@@ -134,7 +134,7 @@ class _ReadLogs(Struct):
 
 
 class ProgressSource(Protocol):
-    """What `JobProgressReader` reads besides logs: test history, earlier runs, measurements of followed jobs."""
+    """The sources of `JobProgressReader` besides logs: test history, earlier runs, measurements of followed jobs."""
 
     @property
     def pass_line(self) -> float: ...

@@ -294,7 +294,7 @@ class TrainingRun(RunReader):
         return self.times if by_time else self.numbers
 
     def column_edges(self, lowest: float, highest: float, columns: int, *, by_time: bool) -> list[int]:
-        """The step indexes at which a chart's columns begin, and the end; whole blocks where there are many steps."""
+        """Indexes of the first step of each chart column, and of the end; multiples of a block if steps are many."""
         asked = lowest, highest, columns, by_time, len(self)
         if asked in self._asked:
             return self._asked[asked]
@@ -368,7 +368,7 @@ class TrainingRun(RunReader):
         return at, taken
 
     def _thin_out(self) -> None:
-        """Drop every second older step or more, but never the first, an extreme, or the one where NaN began."""
+        """Drop every second older step or more, but never the first step, an extreme, or the first NaN."""
         stop, bad, old, stride = len(self) - self._max_points // 2, self.steps.bad_from, self._old, self._stride
         while old * self._stride + stop - old > stride * self._max_points // 4:
             stride *= 2

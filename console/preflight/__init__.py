@@ -1,1 +1,1 @@
-"""Preflight checks: what a recipe needs of cluster and project, checked together before a launch."""
+"""Preflight checks: a recipe's requirements of cluster and project, checked together before a launch."""

@@ -1,4 +1,4 @@
-"""Checks of the cluster itself, its queues, and what a launch names in it (P01 to P03, P14 to P18, P33 to P36)."""
+"""Checks of the cluster, its queues, and the objects that a launch names (P01 to P03, P14 to P18, P33 to P36)."""
 
 from __future__ import annotations
 

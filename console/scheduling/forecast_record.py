@@ -65,7 +65,7 @@ class RecordedWindow(Struct, frozen=True):
 
 
 class WindowScore(Struct, frozen=True):
-    """How many forecast windows contained the actual start (`held`), of those that are decided (`judged`)."""
+    """Numbers of forecast windows: with the real start inside (`held`), decided (`judged`), and open."""
 
     held: int
     judged: int

@@ -245,8 +245,8 @@ def eligible_nodes(
 ) -> EligibleNodes:
     """The nodes of a flavor (all with GPUs, if empty) on which a pod with these constraints may run.
 
-    Labels that the console does not store count as matching. A node with a taint of its present state is part of
-    `total` only; without tolerations (None) taints are not looked at.
+    Labels that the console does not store count as matching. A node with a temporary taint counts in `total` only;
+    without tolerations (None) taints are ignored.
     """
     found = fleet.flavors.get(("", flavor))
     wanted, unwanted = (*found.node_labels, *selector) if found else selector, frozenset(avoided_nodes)

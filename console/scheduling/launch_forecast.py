@@ -104,7 +104,7 @@ class Forecast:
     short_by: int = 0
     borrows: int = 0  # how much of it would be borrowed
     place: str = ""
-    """The smallest place that holds all its pods, where Kueue chooses their nodes: "host", "subblock", "block"."""
+    """The smallest topology domain that holds all pods, if Kueue assigns nodes: "host", "subblock" or "block"."""
     blocks: int = 0  # places of the level asked for that it would lie in; 0: not known
     holders: tuple[QuotaHolder, ...] = ()  # who has what is missing, most first
     ahead: tuple[QuotaHolder, ...] = ()  # who waits in the same queue and is tried first
@@ -276,7 +276,7 @@ def _forecast_in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: 
 
 
 def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: LaunchDemand) -> tuple[EligibleNodes | None, str]:
-    """The nodes that the launch could use, or why there are none (unknown, or created on demand)."""
+    """The nodes that the launch could use, or the reason why none are known (unlisted, or created on demand)."""
     if why := unknown_reason(fleet, "nodes", "nodes") or unknown_reason(fleet, "pods", "pods"):
         return None, why
     if queue.checks:
@@ -298,7 +298,7 @@ def _too_few_machines(demand: LaunchDemand, nodes: EligibleNodes) -> str:
 
 
 def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDemand, draft: Forecast) -> Forecast:
-    """The forecast if quota is short: who holds it, and which ends or evictions would free enough."""
+    """The forecast if quota is short: its holders, and the ends or evictions of jobs that would free enough."""
     short = demand.gpus - draft.free
     held = quota_holders(fleet, queue.name, draft.flavor)
     book = quota_ledger(fleet, draft.flavor)

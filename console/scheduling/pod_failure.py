@@ -32,7 +32,7 @@ _CLOCK_MARGIN = 0.2  # seconds by which the clocks of machines may differ
 _JOB_END_REASONS = {"BackoffLimitExceeded", "PodFailurePolicy", "DeadlineExceeded"}
 """Reasons of the Job controller's events when a Job fails, after which controllers delete its pods."""
 _EVICTION_REASONS = {"Evicted", "Preempted", "Preempting", "TaintManagerEviction", "NodeShutdown"}
-"""Reasons of events about a pod that somebody other than a person takes away."""
+"""Reasons of events about a pod that was removed by a controller or the kubelet, not by a person."""
 _MOMENT_IN_NAME = re.compile(r"\.([0-9a-f]{15,16})$")
 
 
@@ -53,7 +53,7 @@ def first_deletion(jobset: JobSet, fleet: Fleet) -> PodFailure | None:
 
 @per_snapshot
 def _killed_pods(fleet: Fleet) -> dict[str, list[str]]:
-    """By namespace, the names of pods whose containers were asked to stop (events of reason Killing)."""
+    """Names of pods whose containers were asked to stop (events of reason Killing), by namespace."""
     found: dict[str, list[str]] = {}
     for event in fleet.events.values():
         if event.reason == "Killing":

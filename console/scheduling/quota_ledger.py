@@ -1,6 +1,6 @@
 """GPU quota of a snapshot's queues by Kueue's rules: free and missing GPUs, their holders, and sentences on both.
 
-Usage is what is reserved, since a reservation binds as much as an admission.
+Usage counts reserved quota, since a reservation binds as much as an admission.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ _MAX_NAMED_JOBS = 3  # jobs that are named in a sentence; the rest is counted
 
 
 def start_after(expected_start: ExpectedStart | None) -> tuple[str, ...]:
-    """The names of the jobs after any of whose ends (or before whose) a workload starts; empty if unknown."""
+    """The names of the jobs whose end a workload's start awaits, any one of several; empty if unknown."""
     if expected_start is None:
         return ()
     if expected_start.sooner or expected_start.at:

@@ -125,7 +125,7 @@ def _message(workload: Workload, kind: str) -> str:
 
 
 def _eviction_text(workload: Workload, fleet: Fleet) -> str:
-    """A Workload's last eviction, and by whom if it was preempted; empty if there was none."""
+    """A Workload's last eviction in words, with the preemptor if it was preempted; empty if there was none."""
     evicted = condition(workload.conditions, "Evicted")
     if evicted is None:
         return ""
@@ -287,7 +287,7 @@ def _explained_by_message(workload: Workload, fleet: Fleet, message: KueueMessag
 
 
 def _explained_by_quota(workload: Workload, fleet: Fleet, message: KueueMessage, why: Why) -> Why:
-    """The explanation from calculated quota, or else Kueue's message as it is."""
+    """The explanation from calculated quota, or else Kueue's unchanged message."""
     have, wish = why.account, topology_demand_of(workload)
     if have and why.need > have.free:
         return _why_quota(workload, fleet, message, why)

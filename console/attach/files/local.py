@@ -309,7 +309,7 @@ class TarUnpacker:
         self.problems: list[CopyProblem] = []
 
     async def unpack(self, chunks: AsyncIterator[bytes]) -> None:
-        """Unpack until the stream ends. Raises the stream's errors, and CopyFailed for those of this machine's disk."""
+        """Unpack until the stream ends. Raises the stream's errors, and CopyFailed for those of the local disk."""
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()  # what the thread has not taken yet keeps the sender waiting
         ours.setblocking(False)

@@ -1,7 +1,7 @@
 """Editors that work in a pod over SSH: their commands, links, and manual steps.
 
-VS Code and its kin take `--remote ssh-remote+HOST FOLDER` and vscode://vscode-remote/ssh-remote+HOST/FOLDER; Zed takes
-ssh://HOST/FOLDER; JetBrains Gateway reads the ssh config.
+VS Code and its forks take `--remote ssh-remote+HOST FOLDER` and vscode://vscode-remote/ssh-remote+HOST/FOLDER; Zed
+takes ssh://HOST/FOLDER; JetBrains Gateway reads the ssh config.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EDITORS = ("code", "code-insiders", "codium", "cursor", "windsurf", "zed", "gate
 
 @dataclass(frozen=True, slots=True)
 class SshPlan:
-    """The files and programs that setting up SSH to a rank would write and install, shown before it is done."""
+    """The files and programs that the setup of SSH to a rank would write and install, for the person to confirm."""
 
     namespace: str
     job: str

@@ -22,7 +22,7 @@ class PodIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ApiHostKeys:
-    """The host keys that a pod must have according to the API: those of its release, or its own."""
+    """The host keys that a pod must have according to the API: those of its release, or of the pod itself."""
 
     facts: PodIdentity
     release: tuple[str, ...] = ()

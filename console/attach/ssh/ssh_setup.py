@@ -1,4 +1,4 @@
-"""Sets up SSH to ranks: `plan` says what would be done, so that the person can be asked; `set_up` does it."""
+"""Sets up SSH to ranks: `plan_setup` lists the changes, for the person to confirm; `set_up` makes them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class RankAccess:
         )
 
     def write(self, shared: bool | None) -> tuple[SshHostEntry, list[str], list[str]]:
-        """Write ssh config entry and Include line: (entry, sentences on what was done, on what failed). Blocking."""
+        """Write ssh config entry and Include line: (entry, sentences on changes, sentences on failures). Blocking."""
         done, undone = [], []
         places = self._places
         with places.lock():

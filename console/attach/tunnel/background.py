@@ -61,7 +61,7 @@ class BackgroundTunnel:
         return replace(self.forwarding.tunnel, kept=self._is_kept)
 
     async def open(self) -> None:
-        """Open the local ports and publish the tunnel; raises as `LocalForward.open` does."""
+        """Open the local ports and publish the tunnel. Raises BadInput, JobEnded and Refused."""
         await self.forwarding.open()
         self._path = await asyncio.to_thread(tunnel_files.socket_path, self.tunnel.name)
         await asyncio.to_thread(self._path.unlink, missing_ok=True)
@@ -218,7 +218,7 @@ class Tunnels:
     async def open_tunnel(
         self, address: PodAddress, ports: Sequence[str], *, keeps_open: bool = False
     ) -> tuple[Tunnel, list[str]]:
-        """Open a tunnel, which outlives this process if `keeps_open`: (state, notes). BadInput, Ended or Refused."""
+        """Open a tunnel, which outlives this process if `keeps_open`: (state, notes). BadInput, JobEnded or Refused."""
         settings = self._cluster.settings
         file = str(await asyncio.to_thread(settings.kubeconfig.absolute)) if settings.kubeconfig else ""
         order = TunnelRequest(

@@ -161,7 +161,7 @@ class LocalForward:
         return replace(self._tunnel, listeners=tuple(listeners))
 
     async def open(self) -> None:
-        """Listen on the local ports and look up the pod once. Raises BadInput, Ended and Refused only."""
+        """Listen on the local ports and look up the pod once. Raises BadInput, JobEnded and Refused only."""
         self._forwarder.connects_ahead = True
         try:
             await self._find_pod()

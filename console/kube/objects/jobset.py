@@ -76,7 +76,7 @@ class Mount(Struct, frozen=True):
 
 
 class ReplicatedJob(Struct, frozen=True):
-    """One group of equal Jobs in a JobSet: what it requests, and how many of its Jobs are ready or done."""
+    """One group of equal Jobs in a JobSet: its requests, and its numbers of ready and finished Jobs."""
 
     name: str
     replicas: int = 1  # jobs in this group
@@ -92,7 +92,7 @@ class ReplicatedJob(Struct, frozen=True):
 
 
 class JobSet(NamespacedObject, frozen=True):
-    """A JobSet, launched by a4 or by anybody else."""
+    """A JobSet, launched by a4 or by other means."""
 
     queue: str = ""  # LocalQueue it was submitted to; empty if Kueue does not manage it
     recipe: str = ""
@@ -131,7 +131,7 @@ class JobSet(NamespacedObject, frozen=True):
         return {place: index for index, place in enumerate(self.places)}
 
     def live_pods(self, pods: Iterable[Pod]) -> dict[tuple[str, int, int], Pod]:
-        """By place the current pod: of the newest attempt, and one that is not being deleted if there is a choice."""
+        """The current pod by place: of the newest attempt, and preferably one that is not being deleted."""
         pods = sorted(pods, key=lambda pod: (not pod.deleting_since, pod.created))
         # The newest attempt with a pod that is not being deleted, else the JobSet's count.
         attempt = max((pod.attempt for pod in pods if not pod.deleting_since), default=self.restarts)

@@ -43,7 +43,7 @@ _FIRST_REPORT_SECONDS = 120.0  # seconds in which a new kubelet says for the fir
 
 
 class NodeFault(Struct, frozen=True):
-    """One fault of a node: what it is, which controller reported it, and since when."""
+    """One fault of a node, with the controller that reported it and its start time."""
 
     words: str
     by: str = ""  # who reported it
