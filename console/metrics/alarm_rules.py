@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from console.alarm_thresholds import Thresholds
 from console.durations import format_duration
@@ -31,8 +30,7 @@ _STOPPING_ALARMS = {AlarmKind.STALL, AlarmKind.NAN, AlarmKind.KEPT}  # alarms fo
 _PAUSE_WORDS = ("val", "VAL", "heck", "HECK")
 
 
-@dataclass(frozen=True, slots=True)
-class JobSample:
+class JobSample(Struct, frozen=True):
     """The state of a job at one moment, by which its alarms are evaluated."""
 
     running: bool  # it runs, its pods too; what does not run is silent for a good reason
@@ -125,7 +123,7 @@ class AlarmWatch:
         self.quiet, self._listens = "no pod has", now
         if self._last is not None:
             self._awaited, self._read = self._last.step, (None, now)
-            self._last = replace(self._last, step=None, steps=0)
+            self._last = structs.replace(self._last, step=None, steps=0)
 
     def evaluate(self, now: float, sample: JobSample) -> list[Alarm]:
         """Evaluate the rules for the job's current sample; returns the new alarms."""

@@ -71,6 +71,8 @@ class GpuReader:
 
     def exporter_of(self, namespace: str, name: str) -> str:
         """Name of a DCGM exporter pod on a node of the job; empty if none is visible."""
+        if not self._cluster.fleet.exporters_by_node:
+            return ""
         nodes = {rank.node for rank in self._ranks_of_job(namespace, name) if rank.node}
         found = next((pod for node in nodes if (pod := self._find_exporter(node))), None)
         return found.name if found else ""

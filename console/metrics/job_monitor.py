@@ -10,9 +10,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from console.alarm_thresholds import Thresholds
 from console.detached_tasks import start_task
@@ -296,7 +298,8 @@ class JobMonitor:
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get(self.key)
         diagnosis = self._sources.diagnosis(jobset.uid) if jobset is not None else None
-        found = sample_job(jobset, fleet, self.measures, steps_behind, self.faults, self._pass_line, diagnosis)
+        pass_line = self._pass_line if self.measures.tests else 0.0  # GB/s; the settings are looked at for it
+        found = sample_job(jobset, fleet, self.measures, steps_behind, self.faults, pass_line, diagnosis)
         found = replace(
             found, missing=max(self.measures.missing_seconds, self._cluster.missing_seconds("jobsets", "pods"))
         )
@@ -415,8 +418,9 @@ class JobMonitor:
             return True  # of a job that is not heard only the snapshot tells
         self._seen = jobset
         if jobset is not None:
-            self.measures.set_job_facts(jobset, fleet)
-            self._follow_logs(streams)
+            if streams or self._tasks:
+                self.measures.set_job_facts(jobset, fleet)
+                self._follow_logs(streams)
             self.is_at_rest = not self._tasks
             due = self._thresholds.gpus and self._works.is_free("gpus") and now > self._asked + self._thresholds.gpus
             if due:

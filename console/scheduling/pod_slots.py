@@ -68,8 +68,8 @@ class PodSlot(Struct, frozen=True):
     def ended(self) -> Container | None:
         """The container that failed, else the main one if it has ended; None while it runs."""
         done = [each for each in self.pod.containers if each.state == "terminated"] if self.pod else []
-        bad = sorted((each for each in done if each.exit_code), key=lambda each: each.finished)
-        return next(iter(bad), None) or next((each for each in done if not each.init), None)
+        bad = [each for each in done if each.exit_code]
+        return min(bad, key=lambda each: each.finished) if bad else next((each for each in done if not each.init), None)
 
     @property
     def exit_code(self) -> int | None:

@@ -138,7 +138,7 @@ async def report(pilot: Pilot[int], app: ConsoleApp, typed: str) -> None:
     await until_shown(pilot, "Report faulty")
     await press(pilot, "F", then=lambda: isinstance(app.screen, Pick))
     await press(pilot, *"XID", "enter", then=lambda: isinstance(app.screen, Prompt))
-    await until(pilot, lambda: "local disks are wiped" in " ".join(screen_text(app).replace("│", " ").split()))
+    await until_shown(pilot, "disks are wiped", "Type the node's name")
     await pilot.press(*(key if key != "-" else "minus" for key in typed), "enter")
 
 

@@ -1,12 +1,12 @@
 """Alarms of one job: what sounds one, what does not, and when it is over."""
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast, get_args
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from console.alarm_thresholds import AlarmName, Thresholds
 from console.errors import BadInput

@@ -309,9 +309,9 @@ async def test_whoever_takes_over_goes_on_with_the_alarms_and_tells_none_twice()
     assert patrol._begin_job(("default", "a"), patrol._sources).watch is watch
     before, now = watch._last, time.time()
     assert before is not None
-    assert watch.evaluate(now, replace(before, nan="")) == [], "who has not read anything yet knows of no end"
+    assert watch.evaluate(now, structs.replace(before, nan="")) == [], "who has not read anything yet knows of no end"
     assert [alarm.kind for alarm in watch.active] == [AlarmKind.NAN]
-    watch.evaluate(now + OLD_LINES_AT_FIRST_SECONDS + 1, replace(before, step=3, nan=""))
+    watch.evaluate(now + OLD_LINES_AT_FIRST_SECONDS + 1, structs.replace(before, step=3, nan=""))
     assert watch.active == ()
     await patrol.close()
 

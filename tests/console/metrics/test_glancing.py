@@ -2,7 +2,6 @@
 
 import math
 import time
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -212,7 +211,7 @@ async def test_all_say_the_same_of_a_loss_that_was_lost_before_what_was_read(ses
     look = sample_job(None, session.fleet, measures, {}, (), 0.0)
     assert (look.nan, look.nan_at, look.saved) == (f"loss is {words}", 0.0, "")
     alarms = AlarmWatch(key, Thresholds(), 5000.0)
-    (alarm,) = alarms.evaluate(5000.0, replace(look, running=True, finished=False, stopped=False))
+    (alarm,) = alarms.evaluate(5000.0, structs.replace(look, running=True, finished=False, stopped=False))
     assert (alarm.words, alarm.since) == (f"loss is {words}", 5000.0)
 
 
