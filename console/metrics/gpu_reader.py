@@ -71,9 +71,8 @@ class GpuReader:
 
     def exporter_of(self, namespace: str, name: str) -> str:
         """Name of a DCGM exporter pod on a node of the job; empty if none is visible."""
-        if not self._cluster.fleet.exporters_by_node:
-            return ""
-        nodes = {rank.node for rank in self._ranks_of_job(namespace, name) if rank.node}
+        slots = self._ranks_of_job(namespace, name) if self._cluster.fleet.exporters_by_node else ()
+        nodes = {slot.node for slot in slots if slot.node}
         found = next((pod for node in nodes if (pod := self._find_exporter(node))), None)
         return found.name if found else ""
 

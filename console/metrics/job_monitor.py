@@ -300,9 +300,8 @@ class JobMonitor:
         diagnosis = self._sources.diagnosis(jobset.uid) if jobset is not None else None
         pass_line = self._pass_line if self.measures.tests else 0.0  # GB/s; the settings are looked at for it
         found = sample_job(jobset, fleet, self.measures, steps_behind, self.faults, pass_line, diagnosis)
-        found = replace(
-            found, missing=max(self.measures.missing_seconds, self._cluster.missing_seconds("jobsets", "pods"))
-        )
+        missing = max(self.measures.missing_seconds, self._cluster.missing_seconds("jobsets", "pods"))
+        found = replace(found, missing=missing)
         known = self._sources.measures().progress_reader.progress_of(jobset.uid) if jobset is not None else None
         if jobset is not None and known is not None and not found.ended_at:  # told by a pod whose log is not followed
             found = _with_kept_end(found, jobset, fleet, known)
