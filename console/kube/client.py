@@ -103,11 +103,6 @@ class Client:
         if now > self._http.rests_until + SECONDS_BETWEEN_RESTS:
             self._http.rests_until = now + KEYPRESS_REST_SECONDS
 
-    async def wait_for_keypress_pause(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._http.rests_until > loop.time():
-            await asyncio.sleep(self._http.rests_until - loop.time())
-
     async def keep_alive(self, interval: float = KEEP_ALIVE_SECONDS) -> None:
         """Request the version after `interval` seconds without a byte, so that silence means "no change"."""
         asked = 0.0

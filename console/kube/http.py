@@ -209,6 +209,10 @@ class HttpResponse:
             else:
                 await self._wait_for_data()
 
+    async def wait_for_keypress_pause(self) -> None:
+        if (until := self._connections.rests_until) > self._loop.time():
+            await asyncio.sleep(until - self._loop.time())
+
     def _take_buffered(self) -> bytes:
         pieces, self._pieces, self._held_bytes = self._pieces, [], 0
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)

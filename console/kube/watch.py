@@ -28,6 +28,7 @@ from console.work_slices import SLICE_SECONDS, WorkSlices, key_expected
 
 if TYPE_CHECKING:
     from console.kube.client import ApiDiscovery, Client, Connection
+    from console.kube.http import HttpResponse
     from console.kube.snapshot import KueueVersion, Store
     from console.kube.watched_kinds import Key, KindReader, ListPage
 
@@ -289,7 +290,7 @@ class HttpSource:
         try:
             async with (
                 client.stream(request, f"watch {self._description}") as answer,
-                aclosing(self._at_rest(answer.iter_chunks())) as lines,
+                aclosing(_iter_lines(answer)) as lines,
             ):
                 yield lines
         except Unreachable as error:
@@ -297,22 +298,23 @@ class HttpSource:
                 raise Gone(error.message) from error
             raise
 
-    async def _at_rest(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of a watch, with pauses after key presses and in long bursts, so that the screen is drawn."""
-        slices = WorkSlices(rests=REST_PER_SECOND, burst=MAX_BURST_SECONDS)
 
-        async def arrived() -> AsyncIterator[bytes]:
-            async for chunk in chunks:
-                await self._client.wait_for_keypress_pause()
+async def _iter_lines(answer: HttpResponse) -> AsyncGenerator[bytes, None]:
+    """Yield the lines of a watch, with pauses after key presses and in long bursts, so that the screen is drawn."""
+    slices = WorkSlices(rests=REST_PER_SECOND, burst=MAX_BURST_SECONDS)
+
+    async def arrived() -> AsyncIterator[bytes]:
+        async for chunk in answer.iter_chunks():
+            await answer.wait_for_keypress_pause()
+            slices.begin()
+            yield chunk
+
+    async with aclosing(_split_lines(arrived())) as lines:
+        async for line in lines:
+            yield line
+            if await slices.pause():  # within a chunk too: it may hold thousands of changes
+                await answer.wait_for_keypress_pause()
                 slices.begin()
-                yield chunk
-
-        async with aclosing(_split_lines(arrived())) as lines:
-            async for line in lines:
-                yield line
-                if await slices.pause():  # within a chunk too: it may hold thousands of changes
-                    await self._client.wait_for_keypress_pause()
-                    slices.begin()
 
 
 async def _split_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

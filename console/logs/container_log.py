@@ -427,7 +427,7 @@ class LogStream:
                         batch = self._split_chunk(piece)
                         if batch is not None:
                             yield batch
-                        await self._client.wait_for_keypress_pause()
+                        await answer.wait_for_keypress_pause()
                         await slices.pause()
                         self._waits_since = monotonic()
             self._rest = self._cutter.flush()
