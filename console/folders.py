@@ -100,7 +100,7 @@ def open_own_file(path: Path, flags: int = os.O_RDONLY, *, max_bytes: float = in
 
 
 def read_own_file(path: Path, max_bytes: int = MAX_OWN_FILE_BYTES) -> bytes:
-    """The content of a file of a4; OSError as `open_own_file`. Blocking."""
+    """The content of a file of a4; OSError if it is no regular file or too large. Blocking."""
     with os.fdopen(open_own_file(path, max_bytes=max_bytes), "rb") as file:
         return file.read(max_bytes)
 

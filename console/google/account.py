@@ -181,7 +181,7 @@ class GoogleAccount:
             return self.project or (await self.open_session()).project or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
 
     async def find(self, name: str, projects: Sequence[str] = ()) -> GkeCluster:
-        """The cluster of that name, context, or PROJECT/LOCATION/NAME; NotFound, or BadInput if several match."""
+        """The cluster with that name, context or PROJECT/LOCATION/NAME; NotFound, or BadInput if several match."""
         place = parse_context_name(name) or (ClusterPlace(*name.split("/")) if name.count("/") == 2 else None)
         if place is not None:
             return await (await self.gke()).read_cluster(place.project, place.location, place.cluster)

@@ -208,7 +208,7 @@ class Client:
     async def websocket(
         self, path: str, *, action: str, params: Params, protocols: Sequence[str]
     ) -> AsyncIterator[WebSocket]:
-        """Open a WebSocket with the first of `protocols` that the server accepts; raises as `stream` does."""
+        """Open a WebSocket with the first of `protocols` that the server accepts. Refused, Unreachable, NotLoggedIn."""
         socket = await self._open_websocket(path, action, params, protocols)
         try:
             yield socket

@@ -178,7 +178,7 @@ async def connect(login: Login) -> RawConnection:
 async def connect_stream(
     login: Login, context: ssl.SSLContext | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A new connection to the API server, by proxy and TLS if given. Raises OSError, EOFError and NotConnected."""
+    """A new connection to the API server, by its proxy if any, with TLS if given. OSError, EOFError, NotConnected."""
     base = urlsplit(login.server)
     if base.scheme not in _DEFAULT_PORTS or not base.hostname:
         raise bad_address_error(login.server)

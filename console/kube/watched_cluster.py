@@ -1,4 +1,4 @@
-"""Connects, keeps a snapshot, and switches contexts; `prepare` imports the network modules."""
+"""Connects to a cluster, keeps its snapshot, and switches contexts; `prepare` imports the network modules."""
 
 from __future__ import annotations
 

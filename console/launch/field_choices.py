@@ -63,7 +63,7 @@ GOOGLE_KINDS = {  # what Google has more of than the cluster shows, in words tha
 
 
 def unasked_choices() -> dict[str, FieldChoices]:
-    """Placeholders for the lists that only Google has, until Google is asked."""
+    """Placeholders for the choices that only Google can list, until they are requested."""
     kinds = ("buckets", "lustre", "filestore")
     return {kind: FieldChoices(kind, state=ChoicesState.UNASKED, why=NOT_ASKED_YET) for kind in kinds}
 

@@ -242,7 +242,7 @@ def iter_field_values(
 
 
 def coerce_value(field: Field, value: Any) -> Value:
-    """Convert a value as Helm takes it to the field's type. Raises BadInput if that is impossible."""
+    """Convert a value parsed by Helm's rules to the field's type. Raises BadInput if that is impossible."""
     if isinstance(value, FileValue):
         raise BadInput(f"{field.title} takes no file.")
     match field.kind:

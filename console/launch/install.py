@@ -371,7 +371,7 @@ class Launcher:
         return await self.helm.uninstall(name=name, namespace=namespace, only=removal.goes)
 
     async def removal(self, namespace: str, name: str) -> RemovalPlan:
-        """The objects that `stop` would remove and keep; raises the same errors."""
+        """The objects that `stop` would remove and keep. Raises NotFound, Conflict or ReleaseFailed as `stop` does."""
         if not any(release.name == name for release in await self.releases(namespace)):
             raise NotFound(f"{namespace} has no release {name} of this chart.", status=404, reason="NotFound")
         from console.launch.chart_objects import require_own_objects

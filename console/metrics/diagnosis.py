@@ -183,7 +183,7 @@ def find_blame(alarms: Iterable[Alarm], diagnosis: Diagnosis | None) -> Blame:
 
 
 def judge_pace(progress: JobProgress, seen: Diagnosis | None, taken: Diagnosis | None) -> JobProgress:
-    """The progress with the recorded slowdown `seen`; none if a person accepted that pace later (`taken`)."""
+    """The progress with the recorded slowdown `seen`; without it if a person accepted that pace later (`taken`)."""
     if (
         seen is not None
         and seen.words

@@ -66,7 +66,7 @@ class LogResultCache:
         return self._contents.tested.get(uid, 0.0)
 
     def printing(self, uid: str) -> int | None:
-        """The number of the pod that printed the progress of a job."""
+        """The number of the pod that printed the progress of a job; None if unknown."""
         return self._contents.printing.get(uid)
 
     def keep(self, uid: str, **results: Any) -> None:

@@ -137,7 +137,7 @@ class MeasureService:
         return self._kept[place]
 
     def _learned_logs(self) -> LogResultCache:
-        """The cached log results of this cluster."""
+        """The cache of log results for this cluster."""
         folder = self._cluster.current_connection.target.cluster.practice_folder or state_folder()
         return self._learned.setdefault(folder, LogResultCache(folder / "logs-learned.msgpack"))
 

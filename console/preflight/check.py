@@ -394,7 +394,7 @@ class CheckContext:
         return await self.send_request(KUBERNETES, f"GET {what}", question)
 
     async def list_names(self, path: str, noun: str, limit: int, **params: str) -> tuple[str, ...]:
-        """The names of the first so many objects of a list, by their metadata: no Secret's content is transferred."""
+        """The names of the first `limit` objects of a list, by their metadata: no Secret's content is transferred."""
         params = {**params, "limit": str(limit)}
 
         async def question() -> tuple[str, ...]:

@@ -177,7 +177,7 @@ class EligibleNodes:
         return self._places.get(level, [])
 
     def slots(self, level: str) -> Mapping[str, int]:
-        """The number of pods that fit now, by domain of a level, roomiest first; without a level in all."""
+        """The number of pods that fit now, by domain of a level, roomiest first; for an empty level under "" in all."""
         found = {each.values[-1]: each.state for each in self._domains_of(level or HOSTNAME)}
         return found if level else {"": sum(found.values())}
 
