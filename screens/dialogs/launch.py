@@ -349,10 +349,8 @@ async def launch_like_job(
             if (run := runs.find_launch(jobset)) is not None:
                 message, plan = _values_words(run), LaunchPlan(run.recipe, run.name, run.namespace, run.values)
             elif jobset.release:
-                message = (
-                    f"Values of the release of {jobset.name}, which others may have written: look through them, for "
-                )
-                message += "the run history of this account does not know its launch."
+                message = f"Values of the release of {jobset.name}, which others may have written: look through them, "
+                message += "for the run history of this account does not know its launch."
                 plan = await releases.plan_of_release(jobset.namespace, jobset.release)
             else:
                 plan = releases.plan_of_job(jobset)

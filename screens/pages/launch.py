@@ -488,8 +488,7 @@ class LaunchScreen(DraftScreen):
         self.app.open_page("job", plan.namespace, job, recipe_kind(plan.recipe))
         refused = await session.launch.wait_for_refusal(plan.namespace, job)
         if refused is not None:
-            title = f"{job} has no pods yet"
-            why = ". ".join(filter(None, (refused.sentence, refused.next)))
+            why, title = ". ".join(filter(None, (refused.sentence, refused.next))), f"{job} has no pods yet"
             self.app.notify(f"{why}.", title=title, severity="warning", timeout=12, markup=False)
 
     # the way back
