@@ -97,7 +97,8 @@ class AlarmService:
 
     async def _update_periodically(self) -> None:
         while True:
-            for job in [job for job in self.jobs.values() if not job.is_opened and job.measures.start is not None]:
+            heard = [each for each in self.jobs.values() if not (each.is_at_rest or each.is_opened)]
+            for job in [each for each in heard if each.measures.start is not None]:
                 await job.load_earlier_phases()
             await self.update_jobs()
             await asyncio.sleep(POLL_SECONDS)
@@ -114,12 +115,13 @@ class AlarmService:
             await slices.pause()
         shares = self._log_shares(running)
         for key, job in list(self.jobs.items()):
-            if self.jobs.get(key) is not job or job.is_opened or (unchanged and job.is_at_rest and key not in shares):
+            if (unchanged and job.is_at_rest and key not in shares) or job.is_opened or self.jobs.get(key) is not job:
                 continue
             if not job.update_streams(shares.get(key, 0)) or not self._is_watched(key):
                 self._end_job(job)
             await slices.pause()
         own = [job for each in running if (job := self.jobs.get(each.key)) is not None]
+        own = [job for job in own if not job.is_at_rest or job.refused or job.watch.has_lines]
         refused = dict.fromkeys(job.refused for job in own if job.refused)
         followed = sum(job.is_opened or job.is_followed for job in own)
         heard = sum(job.is_opened or job.watch.has_lines for job in own)

@@ -331,12 +331,8 @@ class JobMonitor:
         track = self.measures.track
         slowdown = track.finder.slowdown if track is not None and sample.running and not since else None
         slower = slowdown.words if slowdown is not None else ""
-        if (
-            find is not None
-            and self._works.is_free("late rank")
-            and track is not None
-            and slower not in {"", self._slower}
-        ):
+        new = slower not in {"", self._slower} and self._works.is_free("late rank")
+        if find is not None and track is not None and new:
             self._slower = slower
             self._works.begin("late rank", self._find_late_rank(find, track.pace()))
 
