@@ -72,10 +72,7 @@ class WorkSlices:
     """Splits the work of one task or thread into slices, with pauses in which keys are handled."""
 
     def __init__(self, rests: float = 1.0, burst: float = math.inf) -> None:
-        """`rests` multiplies the pauses, for input that also causes work in other tasks.
-
-        `burst`: seconds of work after which the pauses are as long as if keys were expected.
-        """
+        """`rests` multiplies the pauses; after `burst` seconds of work they are as long as if keys were expected."""
         self._rests, self._burst = rests, burst
         self._began_at = self._used_up = time.monotonic()
         self._spent = 0.0

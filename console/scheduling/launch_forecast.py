@@ -181,10 +181,7 @@ _BEST_FIRST = tuple(LaunchVerdict)
 
 
 def forecast(fleet: Fleet, demand: LaunchDemand, expected_start: ExpectedStart | None = None) -> Forecast:
-    """Forecast the launch from one snapshot; fast enough for every key press.
-
-    `expected_start`: the launch's start by simulation, which names the jobs whose end it waits for.
-    """
+    """Forecast the launch from one snapshot, fast enough for each key press; `expected_start` is by simulation."""
     if demand.gpus <= 0:
         return Forecast(LaunchVerdict.NOW, "needs no GPU")
     if not demand.queue:
