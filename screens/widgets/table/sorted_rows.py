@@ -110,7 +110,11 @@ class SortedRows(Generic[RowT]):
             self._arrange_all()
             return self.keys != shown
         if self._ahead is not None and (gone or _is_moved(self._ahead[0], touched)):
-            self._ahead = None
+            is_known = self._in_place and all(place >= 0 for place, *_ in touched)
+            for place, _, _, row in touched if is_known else ():
+                if place < len(self.values_ahead):
+                    self.values_ahead[place] = self._ahead[0](row)
+            self._ahead = self._ahead if is_known else None
         if moved := self._arrange_anew(touched, gone):
             self._show_matches(self._order)
         return moved
@@ -139,6 +143,7 @@ class SortedRows(Generic[RowT]):
             for _ in self._slices_ahead:
                 pass
             self._values, self._order = self.values_ahead, self.order_ahead
+            self._order.sort(key=self._values.__getitem__, reverse=descending)  # of rows that changed meanwhile
         self._ahead = None
         self._show_matches(self._order)
 
