@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from console.logs.log_line import LogLine, PodLine
 
 END_LINE_WORDS = " ended with exit code "
-_END_LINE = re.compile(
+_END_LINE = trainlog.lazy_pattern(
     r"(?:^|[\]>\sZ])[\w.-]{1,100}" + END_LINE_WORDS + r"(\d{1,3})(; the pod is kept until the job is stopped)?\s*$"
 )
 _BEGIN_LINE = re.compile(r"(?:^|[\]>\sZ])pod \S{0,253}, index \d{1,6} of \d{1,6}, recipe \S{1,100}\s*$")
-_REPORTED_CODE = re.compile(r"exit code (\d{1,3})\b")
+_REPORTED_CODE = trainlog.lazy_pattern(r"exit code (\d{1,3})\b")
 _QUIET_SECONDS = 60.0  # seconds without a line after a report of a failure: nothing starts the program again
 _REPORT_LINES = 60  # lines at the end of a log in which such a report stands
 

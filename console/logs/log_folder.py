@@ -38,14 +38,15 @@ from console.folders import (
 from console.kube.objects.pod import Pod
 from console.logs.log_segment import LogSegment, append_to
 from console.scheduling.pod_failure import PodFailure
+from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
     from console.logs.log_line import PodLine
 
 
 OVERLAP_LINES = 5000  # last lines of a file that are looked through for those that stand there already
-_LOG_FILE_NAME = re.compile(r"(\d{4,})\.([\w-]+)\.([\w-]+)\.log")
-_ATTEMPT_FOLDER_NAME = re.compile(r"attempt-(\d+)")
+_LOG_FILE_NAME = lazy_pattern(r"(\d{4,})\.([\w-]+)\.([\w-]+)\.log")
+_ATTEMPT_FOLDER_NAME = lazy_pattern(r"attempt-(\d+)")
 _PRIVATE_PREFIX = "private-"
 
 
@@ -327,10 +328,10 @@ class JobFolder:
 
 
 RESULTS_FILE, CONNECTIVITY_FILE = "nccl-test-results.txt", "connectivity-test.log"
-_NCCL_TABLE_LINE = re.compile(r"^\s*#|^\s*\d+\s+\d+\s+\S+\s+\S+\s+-?\d+\s+[\d.]+")  # of nccl-tests: head, foot or row
-_CONNECTIVITY_BEGINS = re.compile(r"step \d+ connectivity: run$")
-_CONNECTIVITY_ENDS = re.compile(r"step \d+ connectivity: (?:done|failed)\b")  # between them every rank names its node
-_CONNECTIVITY_LINE = re.compile(r"\b(?:pong|hostfile|slots=\d+|discover\w*|connectivity|sshd listens)\b", re.IGNORECASE)
+_NCCL_TABLE_LINE = lazy_pattern(r"^\s*#|^\s*\d+\s+\d+\s+\S+\s+\S+\s+-?\d+\s+[\d.]+")  # of nccl-tests: head, foot or row
+_CONNECTIVITY_BEGINS = lazy_pattern(r"step \d+ connectivity: run$")
+_CONNECTIVITY_ENDS = lazy_pattern(r"step \d+ connectivity: (?:done|failed)\b")  # between them every rank names its node
+_CONNECTIVITY_LINE = lazy_pattern(r"(?i)\b(?:pong|hostfile|slots=\d+|discover\w*|connectivity|sshd listens)\b")
 """A line of the connectivity test, in which ranks reach each other."""
 
 

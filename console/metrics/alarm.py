@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -154,7 +154,7 @@ def format_alarm(alarm: Alarm, watch: WatchedCluster) -> str:
     return f"{alarm.text}. {text}." if text else f"{alarm.text}."
 
 
-class AlarmReport(NamedTuple):
+class AlarmReport(Struct, frozen=True):
     """The alarms found in a job within a few seconds."""
 
     alarms: tuple[Alarm, ...] = ()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -163,7 +163,7 @@ class Diagnoses:
             await asyncio.sleep(REFRESH_SECONDS)
 
 
-class Blame(NamedTuple):
+class Blame(Struct, frozen=True):
     nodes: tuple[str, ...] = ()  # that are at fault
     innocent: tuple[str, ...] = ()  # not at fault: where the ranks are whose program, data or storage is
 

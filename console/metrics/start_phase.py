@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from console.scheduling.pod_slots import PodSlot
 
 LAUNCHER_STAGE = (
-    re.compile(  # number and name of a launcher's stage; run, seconds, why skipped, exit code, or what SIGTERM left
+    lazy_pattern(  # number and name of a launcher's stage; run, seconds, why skipped, exit code, or what SIGTERM left
         r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
         r"(?:(run)|done in (\d{1,9}) s|skip: (.{0,1000})|failed with exit code (\d{1,3})"
         r"|(?:ended by (?:the )?SIGTERM|did not end in the grace period).{0,200})\s*$"

@@ -15,7 +15,7 @@ from console.kube.snapshot import Fleet
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.forecast_record import RecordedWindow, correct_windows, read_recorded_windows, update_record
 from console.scheduling.job_arrivals import expected_arrivals, read_seen_workloads, update_seen_workloads
-from console.scheduling.start_simulation import expected_starts
+from console.scheduling.start_simulation import all_gpu_flavors, expected_starts, virtual_cluster_of
 from console.scheduling.start_windows import PastRun, PastTimes, StartWindows, run_times, start_windows, with_windows
 
 if TYPE_CHECKING:
@@ -46,9 +46,14 @@ def _simulate(
     left, open_ends = running.foresee_ends(fleet)
     times, seen = PastTimes(fleet, past_runs), read_seen_workloads(folder / "workloads.json")
     arrivals = expected_arrivals(fleet, seen, server, times)
-    windows = start_windows(fleet, left, run_times(fleet, times), arrivals=arrivals, open_ends=open_ends)
+    cluster = virtual_cluster_of(fleet, all_gpu_flavors(fleet))
+    restore = cluster.checkpoint()
+    lengths = run_times(fleet, times)
+    windows = start_windows(fleet, left, lengths, arrivals=arrivals, open_ends=open_ends, cluster=cluster)
+    restore()  # but for what was found not to fit, which need not be tried again
     corrected = correct_windows(windows.by_key, read_recorded_windows(folder / "forecasts.json"), server, fleet.at)
-    return with_windows(expected_starts(fleet, left, open_ends), structs.replace(windows, by_key=corrected)), windows
+    starts = expected_starts(fleet, left, open_ends, cluster)
+    return with_windows(starts, structs.replace(windows, by_key=corrected)), windows
 
 
 class StartForecast:

@@ -79,14 +79,18 @@ def time_limit(workload: ClusterWorkload, fleet: Fleet) -> float | None:
 
 
 def expected_starts(
-    fleet: Fleet, left: Mapping[str, float], open_ends: Mapping[str, str] = NO_OPEN_ENDS
+    fleet: Fleet,
+    left: Mapping[str, float],
+    open_ends: Mapping[str, str] = NO_OPEN_ENDS,
+    cluster: VirtualCluster | None = None,
 ) -> dict[Key, ExpectedStart]:
     """Expected starts by workload key.
 
     `left`: remaining seconds of running jobs, `open_ends`: verdicts on those that may be stopped at any time, such as
-    "stalled"; both by JobSet uid.
+    "stalled"; both by JobSet uid. `cluster` as of `start_windows`.
     """
-    found = _StartSimulation(fleet, left, open_ends).run()
+    cluster = cluster or virtual_cluster_of(fleet, all_gpu_flavors(fleet))
+    found = _StartSimulation(fleet, left, open_ends, cluster).run()
     for key, start in found.items():
         queue = fleet.cluster_queue_of(fleet.workloads[key])
         if queue is not None and queue.checks:
@@ -95,10 +99,11 @@ def expected_starts(
 
 
 class _StartSimulation:
-    def __init__(self, fleet: Fleet, left: Mapping[str, float], open_ends: Mapping[str, str]) -> None:
-        self._fleet, self._open_ends = fleet, open_ends
+    def __init__(
+        self, fleet: Fleet, left: Mapping[str, float], open_ends: Mapping[str, str], cluster: VirtualCluster
+    ) -> None:
+        self._fleet, self._open_ends, self._cluster = fleet, open_ends, cluster
         self._flavors = all_gpu_flavors(fleet)
-        self._cluster = virtual_cluster_of(fleet, self._flavors)
         self._found: dict[Key, ExpectedStart] = {}
         self._ends: list[tuple[float, SnapshotWorkload]] = []
         self._limited: list[SnapshotWorkload] = []  # of which only the latest end is known

@@ -173,12 +173,15 @@ def start_windows(
     rollouts: int = MAX_ROLLOUTS,
     arrivals: ExpectedArrivals = NO_ARRIVALS,
     open_ends: Mapping[str, str] = NO_OPEN_ENDS,
+    cluster: VirtualCluster | None = None,
 ) -> StartWindows:
     """The windows of workloads whose start can be known, by simulating for `budget` seconds. Blocking.
 
-    `left`, `times` and `open_ends` (see `expected_starts`) are by uid of the JobSet.
+    `left`, `times` and `open_ends` (see `expected_starts`) are by uid of the JobSet. `cluster` is the copy of `fleet`
+    that is simulated, made here if it is None, and is changed.
     """
-    return _Simulations(fleet, left, times, arrivals, seed, open_ends).run(budget, rollouts)
+    cluster = cluster or virtual_cluster_of(fleet, all_gpu_flavors(fleet))
+    return _Simulations(fleet, left, times, arrivals, seed, open_ends, cluster).run(budget, rollouts)
 
 
 def with_windows(expected_starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> dict[Key, ExpectedStart]:
@@ -258,10 +261,10 @@ class _Simulations:
         arrivals: ExpectedArrivals,
         seed: int,
         open_ends: Mapping[str, str],
+        cluster: VirtualCluster,
     ) -> None:
         self.fleet, self._left, self.times, self.arrivals, self.dice = fleet, left, times, arrivals, Random(seed)
         self._seed, self._dice_of = seed, dict[str, Random]()
-        cluster = virtual_cluster_of(fleet, all_gpu_flavors(fleet))
         self.waiting = {each.key for alike in cluster.waiting.values() for each in alike}
         self.cluster = _SharedCluster(cluster)
         self._endless = False

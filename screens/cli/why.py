@@ -231,7 +231,7 @@ async def _read_health(
         with suppress(TimeoutError):  # then it is not known to have ended otherwise than well
             async with asyncio.timeout(LOG_TIMEOUT):
                 await session.measures.progress_reader.update([job.key])
-        report = report._replace(progress=session.measures.progress_reader.progress_of(job.uid))
+        report = structs.replace(report, progress=session.measures.progress_reader.progress_of(job.uid))
     how = (report.progress, report.alarms, report.late, report.follows_steps)
     line = JobLine(job, session.fleet, *how, expected_start=expected_start)
     return report, with_diagnoses(session, line)

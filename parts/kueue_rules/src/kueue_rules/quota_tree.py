@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import ceil
-from typing import NamedTuple
 
 from msgspec import Struct, field, field as msgspec_field
 
@@ -25,7 +24,7 @@ class FlavorQuota(Struct, frozen=True):
     lending: int | None = None  # how much of what it does not use others may have; None: all
 
 
-class FairShare(NamedTuple):
+class FairShare(Struct, frozen=True):
     """A node's dominant resource share: what it borrows relative to what its cohort could lend."""
 
     order: tuple[bool, float]  # whether it is infinite, then a thousandth of what could be lent, by weight

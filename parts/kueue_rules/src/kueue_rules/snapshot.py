@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field, field as msgspec_field
 from msgspec.structs import replace
@@ -35,7 +35,7 @@ BACK_OF_QUEUE = frozenset({"PodsReadyTimeout", "AdmissionCheck"})
 """Eviction reasons after which a workload queues by the time of the eviction; after others it keeps its place."""
 
 
-class KueueRelease(NamedTuple):
+class KueueRelease(Struct, frozen=True):
     """A Kueue version, with those of its decisions and messages that differ from 0.18."""
 
     minor: int = 18  # of 0.18

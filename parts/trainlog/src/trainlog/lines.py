@@ -58,11 +58,13 @@ class WordSearch:
         return BytesAhoCorasick([*stems], MatchKind.LeftmostFirst, Implementation.ContiguousNFA) if worth else None
 
     def occurs_in(self, block: bytes) -> bool:
-        if len(block) > _WINDOW_BYTES:
-            return bool(self.find_lines(block))
-        if self._full_search and self._full_search.find_matches_as_indexes(block.lower() if self._fold else block):
+        if self._letters and any(letter in block for letter in self._letters):
             return True
-        return bool(self._letters) and any(letter in block for letter in self._letters)
+        if not self._full_search or len(block) <= _WINDOW_BYTES:
+            text = block.lower() if self._fold else block
+            return bool(self._full_search and self._full_search.find_matches_as_indexes(text))
+        windows = range(0, len(block), _WINDOW_BYTES)
+        return any(self._search_window({}, block, at, _WINDOW_BYTES) for at in windows)
 
     def find_lines(self, block: bytes) -> dict[int, int]:
         """Start -> end of the lines that contain one of the words, unordered."""

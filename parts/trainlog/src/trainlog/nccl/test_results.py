@@ -18,6 +18,8 @@ from typing import Any, TypeVar, overload
 import msgspec
 from msgspec import Struct
 
+from trainlog.regex import lazy_pattern
+
 
 class NcclHalf(msgspec.Struct, frozen=True):
     """One half (out-of-place or in-place) of a row."""
@@ -179,7 +181,7 @@ _DATA_TYPES = {
 }
 _REDOPS = {word.encode(): word for word in ("sum", "prod", "max", "min", "avg", "none")}
 _FIGURE_PATTERN = rb"[ \t]+(\d{1,20}(?:\.\d{0,20})?)"
-_ROW_PATTERN = re.compile(
+_ROW_PATTERN = lazy_pattern(
     rb"[ \t]*(\d+)[ \t]+(\d+)[ \t]+(float|half|double|bfloat16|u?int(?:8|32|64)|fp8_e4m3|fp8_e5m2)[ \t]+"
     rb"(sum|prod|max|min|avg|none)"
     rb"[ \t]+(-?\d+)" + 2 * (3 * _FIGURE_PATTERN + rb"[ \t]+(\d+|N/A)") + rb"[ \t]*\r?\n"

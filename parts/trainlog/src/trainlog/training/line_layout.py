@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import chain, combinations, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -43,7 +43,7 @@ _BEFORE_SIGNED = re.compile(r"[\s=:|'\"(]")  # what stands before a number that 
 _ZERO_TEXT, _NEGATIVE_TEXT = "0", "-7.25"
 
 
-class _NumberNotation(NamedTuple):
+class _NumberNotation(Struct, frozen=True):
     """How a number is written: as an integer, a decimal, or with an exponent."""
 
     pattern: str

@@ -8,7 +8,6 @@ report of it is the same step.
 from __future__ import annotations
 
 import math
-import re
 from array import array
 from dataclasses import dataclass, field
 from itertools import compress, count, pairwise
@@ -348,7 +347,7 @@ def count_skipped(step: Step, previous_step_number: float) -> tuple[Step, float]
 
 
 EPOCH_FORMATS = frozenset({"minibatches", "key-value"})  # formats that may count steps from the beginning of each epoch
-_REPORTER_LABEL = re.compile(
+_REPORTER_LABEL = lazy_pattern(
     r"\[(?:rank|default|Rank )(\d{1,6})\]|^\s{0,8}(\d{1,6}): |\[(\d{1,6},\d{1,6})\]<|\[(pod/[^\]\s]{1,300})\]"
 )
 

@@ -423,7 +423,7 @@ STEPS_IN_BLOCK = 64
 NAN = math.nan
 
 
-class StepMetric(NamedTuple):
+class StepMetric(Struct, frozen=True):
     name: str  # name of the field of `Step`
     title: str
     unit: str = ""

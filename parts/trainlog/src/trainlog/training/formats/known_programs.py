@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from trainlog.regex import lazy_pattern
 from trainlog.training.formats.megatron import parse_bars, parse_dllogger, parse_nemo_2
@@ -186,7 +187,7 @@ _COMMON_WORDS = ("loss", "Loss", "%|", "step")  # one of these stands in nearly 
 _GROUPS = frozenset({"at", "of", "epoch", "total", "loss", "grad_norm", "lr", "ms", "s", "mfu", "samples_per_s"})
 
 
-class LineFormat(NamedTuple):
+class LineFormat(Struct, frozen=True):
     """The line format of a known training program, and how its lines are parsed."""
 
     name: str
@@ -386,7 +387,7 @@ _SAVED_SOMEWHERE = lazy_pattern(r"(?i)finished saving the checkpoint|saved check
 _SAVED_PLACE = lazy_pattern(r"(?i)\b(?:to|in) ((?:gs://|/|[\w.-]{1,255}/)[^\s'\"]{1,400})")
 
 
-class SavedCheckpoint(NamedTuple):
+class SavedCheckpoint(Struct, frozen=True):
     step: int | None  # None: the line does not say of which step; it is the last one
     place: str = ""  # folder that it was saved to, as the line says, in a pod's maybe relative; empty: it does not say
 

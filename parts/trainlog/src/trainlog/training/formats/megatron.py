@@ -140,7 +140,7 @@ _BAR = lazy_pattern(
     r"(?:[Ee]poch (\d{1,9}):(?: ?:)?\s{0,9}|[Ee]poch \[(\d{1,9})/\d{1,9}\]: {0,9}|\b[Ss]teps?: {0,9}|[Tt]raining: {0,9}"
     r"|^\s{0,9})\d{1,3}%\|[^|]{0,400}\| *(\d{1,12})/(\d{1,15}) \[([^\]|]{1,4000})"
 )
-_RICH = re.compile(r"Epoch (\d{1,9})/\d{1,9}()\s+[━╸╺ ]{2,400} +(\d{1,12})/(\d{1,15}) +([\d:]{4,12} •[^|\n]{1,4000})")
+_RICH = lazy_pattern(r"Epoch (\d{1,9})/\d{1,9}()\s+[━╸╺ ]{2,400} +(\d{1,12})/(\d{1,15}) +([\d:]{4,12} •[^|\n]{1,4000})")
 """Lightning's progress bar as drawn by the library rich."""
 _OTHER_DATA = lazy_pattern(r"(?i)\b(?:eval|valid|val|test)\w*\W*$")  # before a bar of other data than training's
 _BAR_RATE = lazy_pattern(r"([\d.]{1,20})(it/s|s/it)")
@@ -184,7 +184,7 @@ def parse_bars(text: str) -> list[StepReport]:
 
 def _parse_bar(match: re.Match[str]) -> StepReport | None:
     *epochs, at, total, behind = match.groups()
-    clock, _, rest = behind.rpartition("•") if match.re is _RICH else ("", "", behind)
+    clock, _, rest = behind.rpartition("•") if match.re.pattern == _RICH.pattern else ("", "", behind)
     pairs = _RICH_PAIR.findall(rest) if clock or "=" not in rest else _BAR_PAIR.findall(rest)
     figures = {normalize_key(name.strip()): value for name, raw in pairs if (value := parse_number(raw)) is not None}
     if "act_lr" in figures and "pg" in figures:  # OpenRLHF
