@@ -71,17 +71,17 @@ def _regroup(
     groups: Mapping[str, list[Pod]], changes: Iterable[tuple[Pod | None, Pod | None]], key: Callable[[Pod], str]
 ) -> dict[str, list[Pod]]:
     """The groups of pods after changes (old pod, new pod), either None; lists without a change are reused."""
-    changed: dict[str, dict[Key, Pod]] = {}
+    found = {**groups}
     for old, new in changes:
         left, entered = key(old) if old is not None else "", key(new) if new is not None else ""
-        for name in {left, entered} - changed.keys() - {""}:
-            changed[name] = {each.key: each for each in groups.get(name, ())}
-        if old is not None and left and left != entered:
-            del changed[left][old.key]
-        if new is not None and entered:
-            changed[entered][new.key] = new
-    found = {**groups, **{name: [*each.values()] for name, each in changed.items()}}
-    return {name: each for name, each in found.items() if each} if changed else found
+        if new is not None and left == entered:
+            found[left] = [new if each is old else each for each in found.get(left, ())]
+        elif left:
+            found[left] = [each for each in found[left] if each is not old]
+        if new is not None and entered != left:
+            found[entered] = [*found.get(entered, ()), new]
+    found.pop("", None)
+    return {name: each for name, each in found.items() if each}
 
 
 class Fleet(Struct, frozen=True, eq=False, dict=True, weakref=True):
