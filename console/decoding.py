@@ -46,7 +46,7 @@ async def decode_apart(content: str, decode: Callable[[], T], seconds: float = M
     apart = _DecoderThread(decode, asyncio.get_running_loop())
     try:
         async with asyncio.timeout(seconds):
-            return await apart.done
+            return await apart.result
     except TimeoutError:
         raise Unreadable(f"{content} cannot be read within {seconds:.0f} s.") from None
     except ConsoleError:
@@ -63,7 +63,7 @@ class _DecoderThread(Generic[T]):
     """Runs a decoder in a daemon thread, which does not delay the program's exit."""
 
     def __init__(self, decode: Callable[[], T], loop: asyncio.AbstractEventLoop) -> None:
-        self.done: asyncio.Future[T] = loop.create_future()
+        self.result: asyncio.Future[T] = loop.create_future()
         self._decode, self._loop = decode, loop
         self._lock, self._is_over = threading.Lock(), False
         self._thread = threading.Thread(target=self._decode_next, name="decoder", daemon=True)
@@ -74,9 +74,9 @@ class _DecoderThread(Generic[T]):
             try:
                 result = self._decode()
             except Exception as error:  # noqa: BLE001 - passed on
-                found: Callable[[], None] = partial(self.done.set_exception, error)
+                found: Callable[[], None] = partial(self.result.set_exception, error)
             else:
-                found = partial(self.done.set_result, result)
+                found = partial(self.result.set_result, result)
             with self._lock:
                 self._is_over = True
             self._loop.call_soon_threadsafe(self._set_result, found)
@@ -84,7 +84,7 @@ class _DecoderThread(Generic[T]):
             return  # nobody waits, or the loop has ended
 
     def _set_result(self, found: Callable[[], None]) -> None:
-        if not self.done.done():
+        if not self.result.done():
             found()
 
     def give_up(self) -> None:

@@ -35,8 +35,8 @@ def _xdg_folder(variable: str, default: str) -> Path:
 
 
 @lru_cache(maxsize=8)
-def _own_folder(given: str, _home: str | None, default: str) -> Path:
-    named = Path(given)  # one that is not absolute counts for nothing, say the rules
+def _own_folder(variable_value: str, _home: str | None, default: str) -> Path:
+    named = Path(variable_value)  # one that is not absolute counts for nothing, say the rules
     return (named if named.is_absolute() else Path.home() / default) / "a4"
 
 

@@ -63,7 +63,7 @@ def _load_kubeconfig(settings: Settings) -> Kubeconfig:
 
 
 def _reset_on_context_change(watch: WatchedCluster, part: _PartT) -> _PartT:
-    watch.when_left.append(part.on_context_changed)
+    watch.on_left.append(part.on_context_changed)
     return part
 
 
@@ -178,7 +178,7 @@ class Session:
         from console.launch.field_choices import list_choices, unasked_choices
 
         connection = self.watch.current_connection
-        found = dict(await list_choices(connection.client, connection.catalogue, self.namespace))
+        found = dict(await list_choices(connection.client, connection.discovery, self.namespace))
         if "images" in found:
             found["images"] = await self.google.images.image_choices(found["images"])
         return {**found, **unasked_choices()}
@@ -188,7 +188,7 @@ class Session:
         from console.launch.field_choices import list_priority_classes
 
         connection = self.watch.current_connection
-        return await list_priority_classes(connection.client, connection.catalogue) if names else {}
+        return await list_priority_classes(connection.client, connection.discovery) if names else {}
 
     @property
     def attach(self) -> SshAccess:
@@ -271,7 +271,7 @@ class Session:
         """Forecasts of the starts of waiting jobs."""
         from console.scheduling.start_forecast import StartForecast
 
-        return StartForecast(self.watch, lambda: self.measures.progress_reader, lambda: self.launch.runs.earlier)
+        return StartForecast(self.watch, lambda: self.measures.progress_reader, lambda: self.launch.runs.earlier_runs)
 
     @cached_property
     def alarms(self) -> AlarmService:

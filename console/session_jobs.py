@@ -63,7 +63,7 @@ class SessionJobs:
 
     def saved_state(self, key: Key) -> SavedState | None:
         """The last reading of a job's checkpoints."""
-        return self.checkpoints.known.get(key) if self.checkpoints is not None else None
+        return self.checkpoints.saved_states.get(key) if self.checkpoints is not None else None
 
     def seen_folder(self, key: Key) -> SeenFolder | None:
         saved = self.saved_state(key)

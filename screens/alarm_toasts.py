@@ -75,7 +75,7 @@ def with_jobs(app: SessionApp, records: Iterable[RunRecord]) -> tuple[RunRecord,
     jobs = app.fleet.jobsets if app.connected else {}
     return tuple(
         replace(run, now=live_job_line(app, jobset, app.fleet).health)
-        if run.open
+        if run.is_open
         and run.server == app.session.watch.server
         and (jobset := jobs.get(run.key))
         and is_run_of_job(run, jobset)

@@ -297,7 +297,7 @@ async def _switch_context(screen: LiveScreen, wanted: str) -> None:
         asked = None if wanted else await screen.app.push_screen_wait(Pick("Which cluster?", choices))
         name = wanted or asked
         if name and name != session.context:
-            await session.watch.switch(context=name)
+            await session.watch.switch_context(context=name)
             screen.app.only_namespace = ""  # the other cluster may not have it
             screen.app.refresh_bindings()
 
@@ -318,7 +318,7 @@ async def _switch_namespace(screen: LiveScreen, wanted: str) -> None:
             await session.watch.require_namespace(name)
         screen.app.only_namespace = "" if name == ALL_NAMESPACES else name
         if name not in {ALL_NAMESPACES, session.namespace}:
-            await session.watch.switch(namespace=name)
+            await session.watch.switch_context(namespace=name)
         screen.draw_fleet()
         screen.app.refresh_bindings()
         lists = "every namespace" if name == ALL_NAMESPACES else name

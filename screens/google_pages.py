@@ -113,13 +113,13 @@ class ProjectRegionScreen(InGoogleScreen):
         """Whether project and region are known; asks the person for what is missing."""
         if not self.app.without_cluster:
             return True
-        cloud = self.app.google.cloud
+        cloud = self.app.google.account
         if await cloud.default_project() and (cloud.region or not region):
             return True
         return await self._ask_for_place()
 
     async def _ask_for_place(self) -> bool:
-        cloud = self.app.google.cloud
+        cloud = self.app.google.account
         usual = f"{await cloud.default_project()}/{cloud.region or DEFAULT_REGION}"
         hint = "PROJECT/REGION, as in my-project/us-central1. Esc cancels."
         typed = await self.app.push_screen_wait(Prompt("In which project and region?", usual, hint=hint))
@@ -144,7 +144,7 @@ class ProjectRegionScreen(InGoogleScreen):
     async def action_enable(self) -> None:
         service = next(iter(self._disabled), "")
         with self.report_errors(f"Could not enable {service}"):
-            cloud = self.app.google.cloud
+            cloud = self.app.google.account
             if await enable_service(self, cloud, await cloud.default_project(), service):
                 self.read()
 

@@ -106,7 +106,7 @@ class SessionApp(KeyOrderedApp):
 
     def whose(self, owner: str) -> str:
         """The owner as shown: "you" for what this person launched."""
-        return self.session.watch.whose(owner) if self.connected else owner
+        return self.session.watch.format_owner(owner) if self.connected else owner
 
     def owner_words(self, namespace: str, job: str) -> str:
         """The owner of a job as text for filters; empty for a job that is not in the snapshot."""

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 
 TERMINAL_SIZE = 140, 42
-STEP_TIMEOUT = 60.0  # seconds a step may take on a slow machine before the tour gives up
-POLL_SECONDS = 0.05  # seconds between two looks at the screen
+TOUR_TIMEOUT = 60.0  # seconds a step may take on a slow machine before the tour gives up
+SCREEN_POLL_SECONDS = 0.05  # seconds between two looks at the screen
 JOB_NAME = "tour-nccl"
 GPU_QUERY = ("nvidia-smi", "--query-gpu=index,name,utilization.gpu,temperature.gpu", "--format=csv")
 KEY_NAMES = {"question_mark": "?", "escape": "Esc", "enter": "⏎"}
@@ -254,19 +254,19 @@ class TourGuide:
     async def settled(self) -> None:
         """Wait until all pending messages are handled and drawn."""
         await self.pilot.pause()
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(SCREEN_POLL_SECONDS)
         await self.pilot.pause()
 
     async def wait_for(self, label: str, is_seen: Callable[[], object]) -> None:
         """Wait until `is_seen()` is true. Raises ConsoleError with `label` after STEP_TIMEOUT."""
-        async with asyncio.timeout(STEP_TIMEOUT) as limit:
+        async with asyncio.timeout(TOUR_TIMEOUT) as limit:
             try:
                 while not is_seen():  # noqa: ASYNC110 - what is waited for is on the screen, which has no event
-                    await asyncio.sleep(POLL_SECONDS)
+                    await asyncio.sleep(SCREEN_POLL_SECONDS)
             except asyncio.CancelledError:
                 if limit.expired():
                     self.save_screenshot("gave-up")
-                    raise ConsoleError(f"The tour waited {STEP_TIMEOUT:.0f} s for {label}; it did not come.") from None
+                    raise ConsoleError(f"The tour waited {TOUR_TIMEOUT:.0f} s for {label}; it did not come.") from None
                 raise
 
     def save_screenshot(self, name: str) -> None:

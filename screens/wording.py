@@ -299,7 +299,7 @@ def alarm_words(alarm: Alarm, run: RunRecord) -> str:
     if alarm.over:
         lasted = f", {alarm.ended_text}, after {duration(alarm.over - alarm.since)}"
     else:
-        lasted = ", still in the end" if alarm.kind.is_lasting and not run.open else ""
+        lasted = ", still in the end" if alarm.kind.is_lasting and not run.is_open else ""
     return f"{clock(alarm.since)} {alarm.kind.label}: {alarm.text}{lasted}"
 
 

@@ -173,11 +173,11 @@ class FakeCheckpoints:
     def __init__(self, session: FakeSession) -> None:
         self._session = session
         self.state = SavedState(0.0, problem="Nothing was set.")
-        self.known: dict[tuple[str, str], SavedState] = {}
+        self.saved_states: dict[tuple[str, str], SavedState] = {}
 
     async def read_job(self, namespace: str, name: str) -> SavedState:
         self._session._did("checkpoints", namespace, name)
-        self.known[namespace, name] = self.state
+        self.saved_states[namespace, name] = self.state
         return self.state
 
 
@@ -236,7 +236,7 @@ class FakeRuns:
         self._session = session
         self.runs: list[RunRecord] = []
         self.note = ""
-        self.history = self.open = self.earlier = self
+        self.history = self.open = self.earlier_runs = self
 
     async def check_writes(self) -> str:
         return self.note
@@ -256,7 +256,7 @@ class FakeRuns:
         return next(((run.name, run.values) for run in self.runs if run.recipe == recipe), None)
 
     async def has_open_runs(self) -> bool:
-        return any(run.open for run in self.runs)
+        return any(run.is_open for run in self.runs)
 
     def find_launch(self, jobset: JobSet) -> RunRecord | None:
         return next((run for run in self.runs if run.uid == jobset.uid), None)
@@ -275,7 +275,7 @@ class FakeRuns:
 
     async def speeds(self, recipe: str, gpus: int, metric: str) -> tuple[float, ...]:
         assert metric == "tflops_per_gpu"
-        found = (run.tflops for run in self.runs if (run.recipe, run.gpus, run.open) == (recipe, gpus, False))
+        found = (run.tflops for run in self.runs if (run.recipe, run.gpus, run.is_open) == (recipe, gpus, False))
         return tuple(each for each in found if each is not None)
 
     async def phases(self, job: JobSet) -> Mapping[str, float]:
@@ -464,8 +464,8 @@ class FakeNodePools:
     async def resize(self, pool: str, nodes: int) -> GkeOperation:
         return cast("GkeOperation", self._session._did("resize", pool, nodes))
 
-    async def scale_between(self, pool: str, least: int, most: int) -> GkeOperation:
-        return cast("GkeOperation", self._session._did("scale_between", pool, least, most))
+    async def scale_between(self, pool: str, min_nodes: int, max_nodes: int) -> GkeOperation:
+        return cast("GkeOperation", self._session._did("scale_between", pool, min_nodes, max_nodes))
 
     async def report_fault(self, node: str, fault: str) -> None:
         self._session._did("report", node, fault)
@@ -487,7 +487,7 @@ class FakeGoogle:
     def __init__(self, session: FakeSession) -> None:
         self._session = session
         self.node_pools = FakeNodePools(session)
-        self.cloud = FakeCloud(session)
+        self.account = FakeCloud(session)
 
     async def field_choices(self, kind: str) -> Any:
         return self._session._did("google_offer", kind, default=FieldChoices(kind))
@@ -651,7 +651,7 @@ class FakeSession:
         self.current_connection: Any = FakeConnection()
         """Another one after each switch of the cluster."""
         self.watch = self.own_job_inspector = self
-        self.begun_kinds = ("jobsets",)
+        self.started_kinds = ("jobsets",)
         self.launch = FakeLaunching(self)
         self.tunnels = FakeTunnels(self)
         self.alarms, self.gpus, self.inspector = FakeAlarms(), FakeGpus(), FakeInspector(self)
@@ -665,9 +665,9 @@ class FakeSession:
         """Owner of what the person who looks has launched."""
         self.proof: Proof | None = None  # of every job; None: the history knows those of that owner
         self._woken: set[asyncio.Event] = set()
-        self.goes_on = asyncio.Event()  # what is in memory is followed anyway
+        self.follow_event = asyncio.Event()  # what is in memory is followed anyway
 
-    async def select(self, kind: str, query: Mapping[str, str]) -> None:
+    async def set_selector(self, kind: str, query: Mapping[str, str]) -> None:
         """All are in memory."""
 
     def namespace_option(self, namespace: str) -> str:
@@ -679,7 +679,7 @@ class FakeSession:
     async def me(self) -> str:
         return self.mine
 
-    def whose(self, owner: str) -> str:
+    def format_owner(self, owner: str) -> str:
         return "you" if owner == self.mine else owner
 
     def proof_of(self, jobset: JobSet) -> Proof:
@@ -719,7 +719,7 @@ class FakeSession:
     def contexts(self) -> tuple[ContextName, ...]:
         return tuple(self.answers.get("contexts", (ContextName(self.context, "cluster", self.namespace, True),)))
 
-    async def switch(self, *, context: str | None = None, namespace: str | None = None) -> None:
+    async def switch_context(self, *, context: str | None = None, namespace: str | None = None) -> None:
         self._did("switch", context, namespace)
         if context is not None:
             self.context, self.current_connection = context, FakeConnection()
@@ -882,7 +882,7 @@ class FakeSession:
         return FakeForecast(
             cast("Any", self),
             lambda: self.measures.progress_reader,
-            lambda: cast("Any", self.launch.runs.earlier),
+            lambda: cast("Any", self.launch.runs.earlier_runs),
             logs_folder().parent,
         )
 
@@ -976,13 +976,13 @@ class FakeInside(FakePart):
 
     async def run_quick_nccl_test(
         self, pod: Any, test: Any, *, on_output: Callable[[int, bytes], None], grown: Callable[[Any], None],
-        container: str = "", limit: float = 60,
+        container: str = "", limit_seconds: float = 60,
     ) -> None:  # fmt: skip
         from trainlog import NcclParser
 
         parser = NcclParser()
         on_output(2, b"a recording\n")
-        for piece in self._session._did("quick_nccl", pod.name, test.first, test.last):
+        for piece in self._session._did("quick_nccl", pod.name, test.first_size, test.last_size):
             for found in parser.feed(piece):
                 grown(found)
             await asyncio.sleep(0)

@@ -59,8 +59,8 @@ class FactQuestion:
     name: str
     title: str
     script: str
-    absent: str  # what is shown when its program or thing is not there
-    limit: float = 10.0  # seconds
+    absent_text: str  # what is shown when its program or thing is not there
+    limit_seconds: float = 10.0  # seconds
 
 
 _GPUS_SCRIPT = "command -v nvidia-smi >/dev/null || exit 44; exec nvidia-smi"
@@ -255,7 +255,7 @@ class ContainerExec:
         slot: PodSlot,
         argv: Sequence[str],
         container: str,
-        limit: float,
+        limit_seconds: float,
         on_output: Callable[[int, int, bytes], None],
     ) -> RankOutput:
         result = RankOutput(slot.number, slot.name, slot.node)
@@ -274,7 +274,7 @@ class ContainerExec:
                 errors.extend(data[: max(0, MAX_KEPT_BYTES - len(errors))])
 
         began = time.monotonic()
-        code, failure = await self._run_in_pod(slot.pod, argv, container, limit, forward_output)
+        code, failure = await self._run_in_pod(slot.pod, argv, container, limit_seconds, forward_output)
         return replace(
             result,
             code=code,
@@ -293,7 +293,7 @@ class ContainerExec:
         on_output: Callable[[int, bytes], None] = lambda *_: None,
         grown: Callable[[NcclTest], None] = lambda _: None,
         container: str = "",
-        limit: float = DEFAULT_TIMEOUT,
+        limit_seconds: float = DEFAULT_TIMEOUT,
     ) -> None:
         """Run all_reduce_perf on a pod's GPUs: output to `on_output` (1 stdout, 2 stderr), each new row to `grown`."""
         from trainlog import NcclParser
@@ -314,7 +314,7 @@ class ContainerExec:
                     grown(found)
 
         doing = f"run the NCCL test in pod {pod.name}"
-        code, failure = await self._run_in_pod(pod, test.argv, container, limit, store_output, doing)
+        code, failure = await self._run_in_pod(pod, test.argv, container, limit_seconds, store_output, doing)
         if code == EXIT_NOT_FOUND or code in _COMMAND_NOT_FOUND:
             hint = "The gIB diagnostic image brings it (network.gib.image); so do images with nccl-tests."
             raise NotFound(f"Pod {pod.name} has no all_reduce_perf.", hint, status=404)
@@ -328,7 +328,7 @@ class ContainerExec:
         pod: Pod,
         argv: Sequence[str],
         container: str,
-        limit: float,
+        limit_seconds: float,
         store_output: Callable[[int, bytes], None],
         action: str = "",
     ) -> tuple[int, str]:
@@ -337,12 +337,12 @@ class ContainerExec:
 
         client, container = self._cluster.current_connection.client, container or _main_container(pod)
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(limit_seconds):
                 return await executing.run(
                     client, pod.namespace, pod.name, argv, store_output, container=container, action=action
                 ), ""
         except TimeoutError:
-            return EXIT_TIMED_OUT, f"It did not end within {limit:g} s; it may still run there."
+            return EXIT_TIMED_OUT, f"It did not end within {limit_seconds:g} s; it may still run there."
         except ProgramFailed as error:
             return error.code, error.message
         except (Unreachable, Unreadable) as error:
@@ -385,8 +385,8 @@ class ContainerExec:
                 argv,
                 container=container or _main_container(pod),
                 max_bytes=MAX_KEPT_BYTES,
-                limit=fact_question.limit,
-                begins=executing.START_TIMEOUT,
+                limit=fact_question.limit_seconds,
+                start_seconds=executing.START_TIMEOUT,
                 action=f"ask pod {pod.name} for its {fact_question.title}",
             )
         except Refused:
@@ -397,7 +397,7 @@ class ContainerExec:
             return make_fact(FactState.FAILED, error.message)
         text = mask_secrets(output.decode(errors="replace")).strip("\n")
         if code == EXIT_NOT_FOUND or (not code and not text):
-            return make_fact(FactState.ABSENT, fact_question.absent, text)
+            return make_fact(FactState.ABSENT, fact_question.absent_text, text)
         if code:
             complaint = complained.decode(errors="replace").strip()
             why = complaint.splitlines()[-1] if complaint else f"The command ended with exit code {code}."
@@ -456,21 +456,21 @@ exec "$perf" -b "$1" -e "$2" $by -g "$gpus"
 class QuickNcclTest:
     """A short NCCL test: its first and last message size, doubled from row to row, and its number of GPUs."""
 
-    first: str = "1M"  # bytes, or with K, M or G (powers of 1024)
-    last: str = "1G"
+    first_size: str = "1M"  # bytes, or with K, M or G (powers of 1024)
+    last_size: str = "1G"
     gpus: int = 0  # GPUs of the pod that store_output part; 0: all
 
     def require_valid(self) -> None:
-        first, last = _parse_size(self.first), _parse_size(self.last)
+        first, last = _parse_size(self.first_size), _parse_size(self.last_size)
         if first > last:
-            raise BadInput(f"The first size {self.first} is above the last, {self.last}.", "Exchange them.")
+            raise BadInput(f"The first size {self.first_size} is above the last, {self.last_size}.", "Exchange them.")
         if self.gpus < 0:
             raise BadInput(f"{self.gpus} GPUs cannot be.", "Give 1 or more, or 0 for all.")
 
     @property
     def argv(self) -> tuple[str, ...]:
         self.require_valid()
-        return ("bash", "-c", NCCL_QUICK_SCRIPT, "nccl-quick", self.first, self.last, str(self.gpus))
+        return ("bash", "-c", NCCL_QUICK_SCRIPT, "nccl-quick", self.first_size, self.last_size, str(self.gpus))
 
 
 def _parse_size(size: str) -> int:

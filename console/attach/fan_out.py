@@ -36,7 +36,7 @@ MAX_GATEWAYS_TRIED = 3  # pods that are tried as gateways; no other after a sile
 GATEWAY_START_TIMEOUT = 2.0  # seconds until a gateway has begun, and from its first byte to the first of its answer
 GATEWAY_CONNECTIONS = 64  # pods that the gateway asks at the same time
 GATEWAY_EXTRA_SECONDS = 10.0  # seconds that the gateway has beside those of the commands
-MAX_ANSWER_BYTES = 8 << 20  # bytes that one pod may print
+MAX_POD_BYTES = 8 << 20  # bytes that one pod may print
 MAX_ANSWERS_BYTES = 64 << 20  # bytes that all pods may print
 _STDOUT, _STDERR = 1, 2
 _ANSWER_HEAD, _MAX_BYTES_BEFORE_HEAD, _MAX_HEADER = b"a4-gateway\n", 1 << 16, 32
@@ -56,15 +56,15 @@ Answer = bytes | ConsoleError
 class PodAnswers:
     """The output of one command in many pods, by pod number, or the reason why it did not end in a pod."""
 
-    found: dict[int, Answer] = field(default_factory=dict)
+    by_pod: dict[int, Answer] = field(default_factory=dict)
     gateway: int | None = None  # the pod from which others were reached
-    through_it: int = 0  # pods that answered by way of it, itself too
-    no_gateway: str = ""  # why there was none
+    gateway_answers: int = 0  # pods that answered by way of it, itself too
+    gateway_error: str = ""  # why there was none
 
     @property
     def texts(self) -> dict[int, bytes | str]:
         """The command's output by pod number; for a pod where it did not end, a sentence with the reason."""
-        return {number: each if isinstance(each, bytes) else each.message for number, each in self.found.items()}
+        return {number: each if isinstance(each, bytes) else each.message for number, each in self.by_pod.items()}
 
 
 def _program_error(code: int, errors: bytes | bytearray) -> ProgramFailed:
@@ -90,7 +90,7 @@ async def run_and_collect(
     stdin: bytes,
     limit: float,
     *,
-    max_bytes: int = MAX_ANSWER_BYTES,
+    max_bytes: int = MAX_POD_BYTES,
     flow: float | None = None,
 ) -> bytes:
     """A shell script's output in a pod. Raises ProgramFailed, Unreachable (too slow) and Unreadable (too much)."""
@@ -103,18 +103,18 @@ async def run_and_collect(
     return bytes(answer.output)
 
 
-async def run_when_room(semaphore: asyncio.Semaphore, begin: Callable[[], Awaitable[T]]) -> T:
+async def run_when_room(semaphore: asyncio.Semaphore, start_command: Callable[[], Awaitable[T]]) -> T:
     """Start a command once the semaphore is free; retry if the API server has no room for its stream."""
     for pause in STREAM_RETRY_PAUSES:
         try:
             async with semaphore:
-                return await begin()
+                return await start_command()
         except Unreachable as error:
             if error.status not in _NO_STREAM_STATUSES:
                 raise
         await asyncio.sleep(pause)
     async with semaphore:
-        return await begin()
+        return await start_command()
 
 
 async def run_in_pods(
@@ -135,7 +135,7 @@ async def run_in_pods(
         together += len(answer) if isinstance(answer, bytes) else 0
         if together > MAX_ANSWERS_BYTES:
             answer = _output_limit_error()
-        answers.found[slot.number] = answer
+        answers.by_pod[slot.number] = answer
         on_answer(slot)
 
     async def run_in_one(slot: PodSlot) -> None:
@@ -149,7 +149,7 @@ async def run_in_pods(
 
     if len(ranks) > FEW_PODS:
         await _run_through_gateway(run, ranks, argv, stdin, limit, answers, store_answer)
-    await asyncio.gather(*(run_in_one(rank) for rank in ranks if rank.number not in answers.found))
+    await asyncio.gather(*(run_in_one(rank) for rank in ranks if rank.number not in answers.by_pod))
     return answers
 
 
@@ -158,7 +158,7 @@ async def _run_through_gateway(
     ranks: Sequence[PodSlot],
     argv: Sequence[str],
     stdin: bytes,
-    limit: float,
+    limit_seconds: float,
     answers: PodAnswers,
     accept: Callable[[PodSlot, Answer], None],
 ) -> None:
@@ -174,23 +174,23 @@ async def _run_through_gateway(
             ],
             "argv": _announcing_start(argv),
             "input": len(stdin),
-            "limit": limit,
-            "most": MAX_ANSWER_BYTES,
+            "limit": limit_seconds,
+            "most": MAX_POD_BYTES,
         }
         read, begun = _FrameReader(gateway.name, ranks, accept), now()
-        whole = limit * ceil(len(ranks) / GATEWAY_CONNECTIONS) + GATEWAY_EXTRA_SECONDS
+        whole = limit_seconds * ceil(len(ranks) / GATEWAY_CONNECTIONS) + GATEWAY_EXTRA_SECONDS
         data = script + json.dumps(asked).encode() + b"\n" + stdin
         try:
-            code, answers.no_gateway = await _run_gateway(run, gateway, len(script), data, whole, read)
+            code, answers.gateway_error = await _run_gateway(run, gateway, len(script), data, whole, read)
         except NotAllowed as error:
             for rank in ranks:
                 accept(rank, error)
             return
         except ConsoleError as error:
-            code, answers.no_gateway = 1, error.message
-        if read.answered:
-            answers.gateway, answers.through_it = gateway.number, read.answered
-        if not code or code == _EXIT_NO_SSH or read.answered or (few and now() - begun >= GATEWAY_START_TIMEOUT):
+            code, answers.gateway_error = 1, error.message
+        if read.answered_pods:
+            answers.gateway, answers.gateway_answers = gateway.number, read.answered_pods
+        if not code or code == _EXIT_NO_SSH or read.answered_pods or (few and now() - begun >= GATEWAY_START_TIMEOUT):
             return  # another one has no key either, or the rest is asked directly
 
 
@@ -208,7 +208,7 @@ async def _run_gateway(
             answer.add(channel, chunk)
             if channel == _STDOUT:
                 reader.feed(chunk)
-                if reader.begun:
+                if reader.has_begun:
                     answer.reset()
 
         argv = _announcing_start(("sh", "-c", PYTHON_FROM_INPUT, "sh", str(length)))
@@ -229,37 +229,37 @@ class _FrameReader:
 
     def __init__(self, gateway: str, ranks: Sequence[PodSlot], accept: Callable[[PodSlot, Answer], None]) -> None:
         self._gateway, self._accept = gateway, accept
-        self._open = {rank.number: (rank, bytearray(), bytearray()) for rank in ranks}
-        self._rest, self._length = bytearray(), 0
-        self.begun = False  # whether the first word of the script has come
-        self.answered = 0  # pods that were reached
+        self._open_ranks = {rank.number: (rank, bytearray(), bytearray()) for rank in ranks}
+        self._unparsed, self._total_bytes = bytearray(), 0
+        self.has_begun = False  # whether the first word of the script has come
+        self.answered_pods = 0  # pods that were reached
 
     def feed(self, data: bytes) -> None:
         """Parse the next bytes of the gateway's output. Raises Unreadable if they are no valid frames."""
-        self._rest += data
-        self._length += len(data)
-        if self._length > MAX_ANSWERS_BYTES:
-            for rank, _, _ in self._open.values():
+        self._unparsed += data
+        self._total_bytes += len(data)
+        if self._total_bytes > MAX_ANSWERS_BYTES:
+            for rank, _, _ in self._open_ranks.values():
                 self._accept(rank, _output_limit_error())
             raise _output_limit_error()
-        if not self.begun:
-            _, magic, rest = self._rest.partition(_ANSWER_HEAD)
+        if not self.has_begun:
+            _, magic, rest = self._unparsed.partition(_ANSWER_HEAD)
             if not magic:
-                if len(self._rest) > _MAX_BYTES_BEFORE_HEAD:
+                if len(self._unparsed) > _MAX_BYTES_BEFORE_HEAD:
                     raise self._unreadable_error()
                 return
-            self.begun, self._rest = True, rest
+            self.has_begun, self._unparsed = True, rest
         at = 0
-        while (end := self._rest.find(b"\n", at, at + _MAX_HEADER)) >= 0:
-            number, channel, length = self._parse_frame_header(bytes(self._rest[at:end]))
-            if len(self._rest) < end + 1 + length:
+        while (end := self._unparsed.find(b"\n", at, at + _MAX_HEADER)) >= 0:
+            number, channel, length = self._parse_frame_header(bytes(self._unparsed[at:end]))
+            if len(self._unparsed) < end + 1 + length:
                 break
-            self._read_frame(number, channel, bytes(self._rest[end + 1 : end + 1 + length]))
+            self._read_frame(number, channel, bytes(self._unparsed[end + 1 : end + 1 + length]))
             at = end + 1 + length
         else:
-            if len(self._rest) - at > _MAX_HEADER:
+            if len(self._unparsed) - at > _MAX_HEADER:
                 raise self._unreadable_error()
-        del self._rest[:at]
+        del self._unparsed[:at]
 
     def _unreadable_error(self) -> Unreadable:
         return Unreadable(f"What pod {self._gateway} prints of the other pods cannot be parsed.")
@@ -269,25 +269,25 @@ class _FrameReader:
             number, channel, length = map(int, line.split(b" "))
         except ValueError as error:
             raise self._unreadable_error() from error
-        if number not in self._open or channel not in (0, _STDOUT, _STDERR) or not 0 <= length <= 1 << 15:
+        if number not in self._open_ranks or channel not in (0, _STDOUT, _STDERR) or not 0 <= length <= 1 << 15:
             raise self._unreadable_error()
         return number, channel, length
 
     def _read_frame(self, number: int, channel: int, data: bytes) -> None:
-        rank, output, errors = self._open[number]
+        rank, output, errors = self._open_ranks[number]
         if channel:
             (output if channel == _STDOUT else errors).extend(data)
-            if len(output) + len(errors) > MAX_ANSWER_BYTES:  # the script ends such a command, unless it is another one
+            if len(output) + len(errors) > MAX_POD_BYTES:  # the script ends such a command, unless it is another one
                 raise self._unreadable_error()
             return
-        del self._open[number]
+        del self._open_ranks[number]
         digits, _, why = data.decode(errors="replace").partition(" ")
         if not re.fullmatch("[0-9]{1,3}", digits):
             raise self._unreadable_error()
         code = int(digits)
         if code == _EXIT_SSH_FAILED and not errors.startswith(b"\n"):
             return  # no shell has begun there: the pod was not reached
-        self.answered += 1
+        self.answered_pods += 1
         if why:
             error = Unreachable if code == _EXIT_TIMED_OUT else Unreadable
             self._accept(rank, error(f"Pod {rank.name}: {why}."))

@@ -53,14 +53,14 @@ def kill_process(process: Any) -> None:
         return  # it has ended by itself
 
 
-async def pass_on(process: Any, stream: asyncio.StreamReader, number: int, channel: int, open_pods: list[int]) -> None:
-    """Print a program's output as frames; kill the program once its streams exceed their common limit `open_pods`."""
+async def pass_on(process: Any, stream: asyncio.StreamReader, number: int, channel: int, bytes_left: list[int]) -> None:
+    """Print a program's output as frames; kill the program once its streams exceed their common limit `bytes_left`."""
     while True:
         piece = await stream.read(READ_BYTES)
         if not piece:
             return
-        open_pods[0] -= len(piece)
-        if open_pods[0] >= 0:
+        bytes_left[0] -= len(piece)
+        if bytes_left[0] >= 0:
             print_frame(number, channel, piece)
         else:
             kill_process(process)
@@ -72,26 +72,26 @@ async def read_rest(process: Any, stream: asyncio.StreamReader) -> None:
         kill_process(process)
 
 
-async def feed_stdin(process: Any, data: bytes) -> None:
+async def feed_stdin(process: Any, stdin_data: bytes) -> None:
     try:
-        process.stdin.write(data)
+        process.stdin.write(stdin_data)
         await process.stdin.drain()
         process.stdin.close()
     except (BrokenPipeError, ConnectionResetError):
         return  # it has ended without reading all of it
 
 
-async def run_in_pod(number: int, argv: list[str], data: bytes, limit: float, max_bytes: int) -> None:
+async def run_in_pod(number: int, argv: list[str], data: bytes, limit_seconds: float, max_bytes: int) -> None:
     pipe, why, left = asyncio.subprocess.PIPE, "", [max_bytes]
     process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
     assert process.stdout is not None and process.stderr is not None
     streams = (process.stdout, 1), (process.stderr, 2)
     passing = [pass_on(process, stream, number, channel, left) for stream, channel in streams]
     try:
-        await asyncio.wait_for(asyncio.gather(*passing, feed_stdin(process, data)), limit)
+        await asyncio.wait_for(asyncio.gather(*passing, feed_stdin(process, data)), limit_seconds)
         code = await process.wait()
     except asyncio.TimeoutError:
-        code, why = EXIT_TIMED_OUT, "it did not answer within %g s" % limit
+        code, why = EXIT_TIMED_OUT, "it did not answer within %g s" % limit_seconds
         kill_process(process)
         rest = [read_rest(process, stream) for stream, _ in streams]
         try:

@@ -65,7 +65,7 @@ _STORAGE_FIELDS = ("relative_path", "offset", "length")  # of a place in DCP's m
 class StoredFile:
     path: str  # relative to the folder looked through
     size: int  # bytes
-    modified: float  # seconds since the epoch
+    modified_at: float  # seconds since the epoch
 
 
 class FileReader(Protocol):
@@ -120,18 +120,18 @@ async def survey_checkpoints(
 
 
 def _judge_checkpoints(
-    homes: Mapping[str, Mapping[str, StoredFile]],
+    files_by_folder: Mapping[str, Mapping[str, StoredFile]],
     files: Sequence[StoredFile],
     contents: Mapping[str, bytes],
     now: float,
     name: str,
 ) -> Survey:
-    layouts = {home: detect_layout(held) for home, held in homes.items()}
-    lacking, room = _files_others_have(homes, layouts), _NameRoom()
+    layouts = {home: detect_layout(held) for home, held in files_by_folder.items()}
+    lacking, room = _files_others_have(files_by_folder, layouts), _NameBudget()
     marked = {file.path.removesuffix(_UNFINISHED_MARK) for file in files if file.path.endswith(_UNFINISHED_MARK)}
-    committed = {dirname(home) for home, held in homes.items() if ORBAX_COMMIT_FILE in held}
+    committed = {dirname(home) for home, held in files_by_folder.items() if ORBAX_COMMIT_FILE in held}
     found = []
-    for path, held in homes.items():
+    for path, held in files_by_folder.items():
         reasons = (
             [f"{basename(path)}{_UNFINISHED_MARK} stands beside it: the save did not finish"] if path in marked else []
         )
@@ -196,12 +196,12 @@ def _checkpoint_folder(path: str, name: str) -> str | None:
 
 
 async def _read_heads_and_tails(
-    homes: Mapping[str, Mapping[str, StoredFile]], files: Sequence[StoredFile], reader: FileReader
+    files_by_folder: Mapping[str, Mapping[str, StoredFile]], files: Sequence[StoredFile], reader: FileReader
 ) -> dict[str, bytes]:
     """By path the first bytes of files that are judged by content; the last bytes are under the path and `!`."""
     heads: dict[str, int] = {}
     tails: dict[str, int] = {}
-    for file in (each for held in homes.values() for each in held.values()):
+    for file in (each for held in files_by_folder.values() for each in held.values()):
         end = basename(file.path)
         if end == ".metadata" and file.size <= MAX_METADATA_BYTES:
             heads[file.path] = file.size
@@ -226,13 +226,13 @@ async def _read_heads_and_tails(
     return found
 
 
-class _NameRoom:
+class _NameBudget:
     """The number of missing files that may still be named, for all checkpoints; each may name at least one."""
 
     def __init__(self) -> None:
         self.names_left = MAX_NAMED_MISSING
 
-    def take(self, missing: Iterable[str], *, are_named: bool) -> list[str]:
+    def take_names(self, missing: Iterable[str], *, are_named: bool) -> list[str]:
         """The first missing names, as many as there is room for; at least one unless `are_named` (another fault is)."""
         found = list(islice(missing, max(self.names_left, not are_named)))
         self.names_left = max(0, self.names_left - len(found))
@@ -240,7 +240,7 @@ class _NameRoom:
 
 
 def _files_others_have(
-    homes: Mapping[str, Mapping[str, StoredFile]], layouts: Mapping[str, CheckpointLayout | None]
+    files_by_folder: Mapping[str, Mapping[str, StoredFile]], layouts: Mapping[str, CheckpointLayout | None]
 ) -> dict[str, Sequence[str]]:
     """By checkpoint, the training state files that it lacks and that all others of its kind have."""
     kinds = {
@@ -257,7 +257,7 @@ def _files_others_have(
     lacking: dict[str, Sequence[str]] = {}
     for members in families.values():
         states = {
-            home: {path for path in homes[home] if _TRAINING_STATE.search(path) or RANK_FILE.match(path)}
+            home: {path for path in files_by_folder[home] if _TRAINING_STATE.search(path) or RANK_FILE.match(path)}
             for home in members
         }
         counts = Counter(path for held in states.values() for path in held)
@@ -274,8 +274,8 @@ def _judge_checkpoint(
     files: Mapping[str, StoredFile],
     layout: CheckpointLayout | None,
     contents: Mapping[str, bytes],
-    lacking: Sequence[str],
-    room: _NameRoom,
+    missing_files: Sequence[str],
+    name_budget: _NameBudget,
     now: float,
     name: str,
     reasons: Sequence[str],
@@ -293,8 +293,8 @@ def _judge_checkpoint(
     for path, file in files.items():
         folders[dirname(path)][basename(path)] = file
     for folder, inside in sorted(folders.items()):
-        _judge_dcp(folder, inside, contents, problems, unknown, room)
-        _judge_shards(folder, inside, contents, problems, room)
+        _judge_dcp(folder, inside, contents, problems, unknown, name_budget)
+        _judge_shards(folder, inside, contents, problems, name_budget)
     for path, file in files.items():
         too_large = path.endswith(".metadata") and file.size > MAX_METADATA_BYTES  # that is a reason already
         if file.size and file.path not in contents and _FILES_WITH_HEADERS.search(path) and not too_large:
@@ -309,11 +309,11 @@ def _judge_checkpoint(
         unknown.append(f"each rank has a file of a kind, but there are {ranks}")
     if layout is not None and layout.unknown and ORBAX_COMMIT_FILE not in files:
         unknown.append(layout.unknown)
-    named, known = {each.partition(" is ")[0] for each in problems} | files.keys(), frozenset(lacking)
-    gone = chain(lacking, (each for each in _missing_numbered_files(families) if each not in known))
-    absent = room.take((each for each in gone if each not in named), are_named=bool(problems))
+    named, known = {each.partition(" is ")[0] for each in problems} | files.keys(), frozenset(missing_files)
+    gone = chain(missing_files, (each for each in _missing_numbered_files(families) if each not in known))
+    absent = name_budget.take_names((each for each in gone if each not in named), are_named=bool(problems))
     problems += [f"{path} is missing" for path in absent]
-    modified = max((file.modified for file in files.values()), default=0.0)
+    modified = max((file.modified_at for file in files.values()), default=0.0)
     if problems:
         state = CheckpointState.WRITING if now - modified < WRITING_SECONDS else CheckpointState.INCOMPLETE
     else:
@@ -342,19 +342,19 @@ def _missing_pointer_targets(files: Mapping[str, StoredFile], contents: Mapping[
 
 def _judge_dcp(
     folder: str,
-    inside: Mapping[str, StoredFile],
+    files: Mapping[str, StoredFile],
     contents: Mapping[str, bytes],
     problems: list[str],
     undecided: list[str],
-    room: _NameRoom,
+    name_budget: _NameBudget,
 ) -> None:
-    shards = [each for each in inside if each.endswith(".distcp")]
-    metadata = inside.get(".metadata")
+    shards = [each for each in files if each.endswith(".distcp")]
+    metadata = files.get(".metadata")
     if metadata is None:
         if shards:
             problems.append(f"{_join(folder, '.metadata')} is missing: it is written last, so the save did not finish")
         return
-    megatron = inside.keys() & {"common.pt", "metadata.json"}
+    megatron = files.keys() & {"common.pt", "metadata.json"}
     if len(megatron) == 1:
         problems.append(f"{_join(folder, min({'common.pt', 'metadata.json'} - megatron))} is missing")
     if metadata.size > MAX_METADATA_BYTES:
@@ -370,22 +370,22 @@ def _judge_dcp(
         problems.append(f"{_join(folder, '.metadata')}: {error.message}")
         return
     problems += [
-        f"{_join(folder, path)} has {inside[path].size:,} of {size:,} bytes"
+        f"{_join(folder, path)} has {files[path].size:,} of {size:,} bytes"
         for path, size in needed.items()
-        if path in inside and inside[path].size < size
+        if path in files and files[path].size < size
     ]
-    absent = room.take((path for path in needed if path not in inside), are_named=bool(problems))
+    absent = name_budget.take_names((path for path in needed if path not in files), are_named=bool(problems))
     problems += [f"{_join(folder, path)} is missing" for path in absent]
 
 
 def _judge_shards(
-    folder: str, inside: Mapping[str, StoredFile], contents: Mapping[str, bytes], problems: list[str], room: _NameRoom
+    folder: str, files: Mapping[str, StoredFile], contents: Mapping[str, bytes], problems: list[str], room: _NameBudget
 ) -> None:
     """Find missing weight files, by the Hugging Face index or by the count in file names ("00001-of-00004")."""
     wanted: dict[str, None] = {}
     indexes: dict[str, str] = {}  # by the stem of shards; another one may name them, as torchtune's does
     announced: dict[tuple[str, str, str], None] = {}  # stem, number and end of the names of shards
-    for name in inside:
+    for name in files:
         if shard := _SHARD_FILE.match(name):
             stem, _, count, end = shard.groups()
             announced[stem, count, end] = None
@@ -393,7 +393,7 @@ def _judge_shards(
         if name.endswith(".index.json"):
             table = None
             with suppress(Unreadable):  # the file's own entry has the reason
-                table = _parse_json(name, contents.get(inside[name].path, b""))
+                table = _parse_json(name, contents.get(files[name].path, b""))
             named = table.get("weight_map") if isinstance(table, dict) else None
             if isinstance(named, dict):
                 wanted.update((each, None) for each in named.values() if isinstance(each, str))
@@ -402,8 +402,8 @@ def _judge_shards(
     numbered = (
         f"{stem}-{each:05}-of-{count}{end}" for stem, count, end in announced for each in range(1, int(count) + 1)
     )
-    absent = (each for each in chain(numbered, wanted) if each not in inside)
-    missing = dict.fromkeys(room.take(absent, are_named=bool(problems)))
+    absent = (each for each in chain(numbered, wanted) if each not in files)
+    missing = dict.fromkeys(room.take_names(absent, are_named=bool(problems)))
     problems += [f"{_join(folder, each[:MAX_PATH_CHARACTERS])} is missing" for each in sorted(missing)]
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.metrics.measure_service import MeasureService
 
-READ_TIMEOUT = 60.0  # seconds after which a folder that was not asked for by a command is given up
+UNASKED_TIMEOUT = 60.0  # seconds after which a folder that was not asked for by a command is given up
 MAX_FILES_UNASKED = 20_000  # that are looked at then
 MAX_FILES = 100_000  # below the folder that is looked through
 MAX_READ_BYTES = 256 << 20  # bytes of headers and small files that are read of all checkpoints together
@@ -48,10 +48,10 @@ class CheckpointReader:
     ) -> None:
         self._cluster, self._measures, self._copies, self._storage = cluster, measures, copies, storage
         self._lock = asyncio.Lock()
-        self.known: dict[tuple[str, str], SavedState] = {}
+        self.saved_states: dict[tuple[str, str], SavedState] = {}
 
     def on_context_changed(self) -> None:
-        self.known.clear()
+        self.saved_states.clear()
 
     async def find_folder(self, namespace: str, name: str) -> str:
         """The checkpoint folder that the job's log names, reading the log if nobody follows it. Raises NotFound."""
@@ -69,27 +69,27 @@ class CheckpointReader:
         async with self._lock:
             begun, found = time.monotonic(), SavedState(SERVER_CLOCK.now())
             try:
-                async with asyncio.timeout(READ_TIMEOUT):
-                    found = replace(found, place=await self.find_folder(*key))
+                async with asyncio.timeout(UNASKED_TIMEOUT):
+                    found = replace(found, folder=await self.find_folder(*key))
                     found = await self._survey_place(key, found)
             except TimeoutError:
                 found = replace(
-                    found, problem=f"The log and the folder of {key[1]} could not be read in {READ_TIMEOUT:.0f} s."
+                    found, problem=f"The log and the folder of {key[1]} could not be read in {UNASKED_TIMEOUT:.0f} s."
                 )
             except ConsoleError as error:
-                missing = bool(found.place) and isinstance(error, NotFound)
-                found = replace(found, problem=error.message, missing=missing)
+                missing = bool(found.folder) and isinstance(error, NotFound)
+                found = replace(found, problem=error.message, folder_missing=missing)
             if found.survey is not None:
                 files = sum(each.files for each in found.survey.checkpoints)
                 took = f"{files:,} {'file' if files == 1 else 'files'} in {time.monotonic() - begun:.1f} s"
                 found = replace(found, by=f"{took}, {found.by}")
-            self.known[key] = found
+            self.saved_states[key] = found
             return found
 
     async def _survey_place(self, key: tuple[str, str], saved_state: SavedState) -> SavedState:
-        if saved_state.place.startswith("gs:"):
-            place = parse_gcs_address(saved_state.place)
-            survey = await survey_bucket(self._storage(), place, saved_state.at, limit=MAX_FILES_UNASKED)
+        if saved_state.folder.startswith("gs:"):
+            place = parse_gcs_address(saved_state.folder)
+            survey = await survey_bucket(self._storage(), place, saved_state.read_at, max_files=MAX_FILES_UNASKED)
             return replace(saved_state, survey=survey, by="by listing the bucket")
         fleet = self._cluster.fleet
         first = next(iter(pod_slots(find_job(fleet, *key), fleet)), None)
@@ -98,18 +98,18 @@ class CheckpointReader:
             raise Unreachable(f"Pod 0 of {key[1]} does not run.")
         copies = self._copies().for_container(*pod.key, container=pod.main.name, label=f"pod 0 of {key[1]}")
         files = copies.command_files()
-        saved_state = replace(saved_state, place=await find_saved_folder(files, saved_state.place))
-        survey = await survey_container(files, saved_state.place, saved_state.at, limit=MAX_FILES_UNASKED)
+        saved_state = replace(saved_state, folder=await find_saved_folder(files, saved_state.folder))
+        survey = await survey_container(files, saved_state.folder, saved_state.read_at, limit=MAX_FILES_UNASKED)
         return replace(saved_state, survey=survey, by="by commands in pod 0")
 
 
 async def survey_container(files: PodFiles, folder: str, now: float, limit: int = MAX_FILES) -> Survey:
     """The checkpoints below a container folder, of at most `limit` files. Raises NotFound, NotAllowed, Unreachable."""
     place = await files.stat(folder)
-    if not place.folder:
-        raise NotFound(f"There is no folder {folder} in {files.where}.")
+    if not place.is_folder:
+        raise NotFound(f"There is no folder {folder} in {files.label}.")
     entries, _ = await files.list_tree(place.path)
-    found = [StoredFile(each.path, each.size, each.modified) for each in entries if each.file]
+    found = [StoredFile(each.path, each.size, each.modified) for each in entries if each.is_file]
     folders = [each.path for each in entries if each.kind is EntryKind.FOLDER and each.path]
     reader = _BatchedReader(lambda wanted, tail: files.read_ends(place.path, wanted, reads_end=tail))
     _require_few_files(len(found), folder, limit)
@@ -123,12 +123,12 @@ async def find_saved_folder(files: PodFiles, folder: str) -> str:
     found = await files.find_for_training(folder)
     if len(found) > 1:
         places = ", ".join(found[:3])
-        raise Unreadable(f"{folder}, which the log names, is not one folder in {files.where}: {places}.", "Name one.")
+        raise Unreadable(f"{folder}, which the log names, is not one folder in {files.label}: {places}.", "Name one.")
     return found[0] if found else folder
 
 
-async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float, limit: int = MAX_FILES) -> Survey:
-    """The checkpoints below a bucket folder of at most `limit` files. Raises NotFound if it is empty."""
+async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float, max_files: int = MAX_FILES) -> Survey:
+    """The checkpoints below a bucket folder of at most `max_files` files. Raises NotFound if it is empty."""
     found: list[StoredFile] = []
     folders: list[str] = []  # that are objects of their own, as gcsfuse makes them
     async with aclosing(storage.iter_tree(place)) as objects:
@@ -138,7 +138,7 @@ async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float, limi
                 folders.append(inside.rstrip("/"))
             elif inside:
                 found.append(StoredFile(inside, each.bytes, each.updated))
-            _require_few_files(len(found) + len(folders), str(place), limit)
+            _require_few_files(len(found) + len(folders), str(place), max_files)
     if not found:
         raise NotFound(f"There is nothing at {place}.", "a4 ls shows what there is.")
     sizes = {each.path: each.size for each in found}
@@ -175,7 +175,7 @@ def _require_few_files(count: int, folder: str, limit: int) -> None:
 class _BatchedReader:
     """Reads parts of files in batches; a batch and the sum of all are limited in size."""
 
-    read: Callable[[Mapping[str, int], bool], Awaitable[dict[str, bytes]]]
+    read_batch: Callable[[Mapping[str, int], bool], Awaitable[dict[str, bytes]]]
     bytes_left: int = MAX_READ_BYTES
 
     async def read_heads(self, bytes_by_path: Mapping[str, int]) -> dict[str, bytes]:
@@ -198,5 +198,5 @@ class _BatchedReader:
                 size += length
                 if size > BATCH_BYTES:
                     break
-            found.update(await self.read(part, reads_end))
+            found.update(await self.read_batch(part, reads_end))
         return found

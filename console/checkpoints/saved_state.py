@@ -22,35 +22,35 @@ REREAD_SECONDS = 300.0  # seconds after which the checkpoints of a job that is l
 class SavedState:
     """The findings of one reading of a job's checkpoint folder."""
 
-    at: float
-    place: str = ""  # the folder, as the log names it
+    read_at: float
+    folder: str = ""  # the folder, as the log names it
     survey: Survey | None = None
     problem: str = ""  # why there is none, a sentence
     by: str = ""  # what the reading took
-    missing: bool = False  # whether the problem is that there is no such folder
+    folder_missing: bool = False  # whether the problem is that there is no such folder
 
     @property
     def in_folder(self) -> SeenFolder | None:
         """The folder's last complete checkpoint, or the reason why it has none; None if it could not be read."""
-        if self.missing:
-            return SeenFolder(self.place, self.at, absent=self.problem[:1].lower() + self.problem[1:].rstrip("."))
+        if self.folder_missing:
+            return SeenFolder(self.folder, self.read_at, absent=self.problem[:1].lower() + self.problem[1:].rstrip("."))
         if self.survey is None:
             return None
         last, every = self.survey.last_complete, self.survey.checkpoints
         if last is not None:
-            return SeenFolder(self.place, self.at, True, last.step, last.modified)
+            return SeenFolder(self.folder, self.read_at, True, last.step, last.modified)
         count = f"none of the {len(every)} checkpoints" if len(every) > 1 else "the only checkpoint"
         known = "known to be complete" if len(every) > 1 else "not known to be complete"
-        none = f"{count} in {self.place} is {known}" if every else f"there is no checkpoint in {self.place}"
-        return SeenFolder(self.place, self.at, absent=none)
+        none = f"{count} in {self.folder} is {known}" if every else f"there is no checkpoint in {self.folder}"
+        return SeenFolder(self.folder, self.read_at, absent=none)
 
     def should_be_read_again(self, now: float, measures: JobMeasures | None) -> bool:
         """Whether to read the folder again: the log names a later save, or the last one was incomplete."""
-        if now - self.at < REREAD_SECONDS:
+        if now - self.read_at < REREAD_SECONDS:
             return False
         last = last_logged_save(measures)
         whole = self.survey is not None and self.survey.last_complete in self.survey.checkpoints[-1:]
-        return not whole or (last is not None and last[1] > self.at)
+        return not whole or (last is not None and last[1] > self.read_at)
 
 
 def last_logged_save(measures: JobMeasures | None) -> tuple[int, float] | None:
@@ -79,18 +79,18 @@ def values_to_resume(
     saved: SavedState, paths: Collection[str], jobset: JobSet | None = None
 ) -> tuple[dict[str, Value], str]:
     """The values that make a recipe resume from the last complete checkpoint, and a sentence about that."""
-    if jobset is not None and saved.place and jobset.outlives_pods(saved.place) is False:
+    if jobset is not None and saved.folder and jobset.outlives_pods(saved.folder) is False:
         return {}, f"It begins as the job did: {CHECKPOINTS_IN_PODS}."
     last = saved.survey.last_complete if saved.survey is not None else None
     if last is None:
         why = saved.problem or "None of its checkpoints is known to be complete."
         return {}, f"It begins as the job did: {why}"
-    if saved.place.startswith("gs:"):
+    if saved.folder.startswith("gs:"):
         found = _describe_checkpoint(last)
-        return {}, f"Its last complete checkpoint is {found} in {saved.place}: choose the weights to begin with."
+        return {}, f"Its last complete checkpoint is {found} in {saved.folder}: choose the weights to begin with."
     # Megatron takes the folder around its steps, and goes by the pointer in it.
     around = last.format.startswith("Megatron")
-    folder = posixpath.normpath(posixpath.join(saved.place, posixpath.dirname(last.path) if around else last.path))
+    folder = posixpath.normpath(posixpath.join(saved.folder, posixpath.dirname(last.path) if around else last.path))
     wrong = f" But {saved.survey.notes[0]}." if around and saved.survey is not None and saved.survey.notes else ""
     values: dict[str, Value] = {}
     for path in STARTING_WEIGHT_FIELDS:

@@ -42,12 +42,12 @@ class GoogleAccount:
         self.project = ""  # the project that was named; counts while no cluster is connected
         self.region = os.environ.get("GOOGLE_CLOUD_REGION") or os.environ.get("CLOUDSDK_COMPUTE_REGION", "")
         """The region for calls without a connected cluster, at first the environment's; empty if unset."""
-        self._reaches: dict[str, GoogleSession] = {}
+        self._sessions: dict[str, GoogleSession] = {}
         self._places: dict[str, ClusterPlace] = {}
-        self._opening = asyncio.Lock()
+        self._open_lock = asyncio.Lock()
 
     async def close(self) -> None:
-        reaches, self._reaches = list(self._reaches.values()), {}
+        reaches, self._sessions = list(self._sessions.values()), {}
         for reach in reaches:
             await reach.close()
 
@@ -63,12 +63,12 @@ class GoogleAccount:
     async def open_session(self) -> GoogleSession:
         """A session with the login, or with the practice cluster's services. Raises NotLoggedIn at once."""
         folder = str(self.practice_folder or "")
-        async with self._opening:
-            if folder not in self._reaches:
+        async with self._open_lock:
+            if folder not in self._sessions:
                 kind = (await import_google("console.google.api.calls")).GoogleSession
                 made = kind.from_practice(await self._read_practice_endpoints()) if folder else await kind.from_login()
-                self._reaches[folder] = made
-            reach = self._reaches[folder]
+                self._sessions[folder] = made
+            reach = self._sessions[folder]
         await reach.token()
         return reach
 
@@ -83,18 +83,18 @@ class GoogleAccount:
         """Import a module of `console.google.api` and return the result of `send(module, session)`."""
         return await send(await import_google(f"console.google.api.{module}"), await self.open_session())
 
-    async def client(self, module: str, make: Callable[[Any, GoogleSession], ClientT]) -> ClientT:
-        """The client that `make` builds from a module of `console.google.api` and the login's session."""
-        return make(await import_google(f"console.google.api.{module}"), await self.open_session())
+    async def client(self, module: str, build: Callable[[Any, GoogleSession], ClientT]) -> ClientT:
+        """The client that `build` builds from a module of `console.google.api` and the login's session."""
+        return build(await import_google(f"console.google.api.{module}"), await self.open_session())
 
     async def connected_cluster(self) -> tuple[Gke, GkeCluster]:
-        place, gke = await self.place(), await self.gke()
+        place, gke = await self.cluster_place(), await self.gke()
         return gke, await gke.read_cluster(place.project, place.location, place.cluster)
 
     async def gke(self) -> Gke:
         return await self.client("container", lambda api, login: api.Gke(login))
 
-    async def place(self) -> ClusterPlace:
+    async def cluster_place(self) -> ClusterPlace:
         """Project and location of the connected cluster. Raises NotFound without one, or if it is not on GKE."""
         if self._cluster is None:
             raise NotFound("No cluster is connected.", "Connect to one: `a4 clusters` lists them.")
@@ -137,7 +137,7 @@ class GoogleAccount:
             async for each in found:
                 yield each
 
-    async def clusters(self, projects: Sequence[str] = ()) -> ClusterList:
+    async def list_clusters(self, projects: Sequence[str] = ()) -> ClusterList:
         """All clusters of these projects, else of all visible ones; unreadable projects are listed in the result."""
         gke, known = await self.gke(), ClusterList(())
         pending: set[asyncio.Task[ClusterList]] = set()
@@ -176,16 +176,16 @@ class GoogleAccount:
     async def default_project(self) -> str:
         """The project of the connected cluster, else of the configuration, the login or the environment."""
         try:
-            return (await self.place()).project
+            return (await self.cluster_place()).project
         except NotFound:
             return self.project or (await self.open_session()).project or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
 
-    async def find(self, name: str, projects: Sequence[str] = ()) -> GkeCluster:
+    async def find_cluster(self, name: str, projects: Sequence[str] = ()) -> GkeCluster:
         """The cluster with that name, context or PROJECT/LOCATION/NAME; NotFound, or BadInput if several match."""
         place = parse_context_name(name) or (ClusterPlace(*name.split("/")) if name.count("/") == 2 else None)
         if place is not None:
             return await (await self.gke()).read_cluster(place.project, place.location, place.cluster)
-        return (await self.clusters(projects)).find_by_name(name)
+        return (await self.list_clusters(projects)).find_by_name(name)
 
     async def fetch_server_version(self, cluster: GkeCluster, endpoint: str = "") -> str:
         """The Kubernetes version of a cluster, from its "dns" or "ip" endpoint, else from the first that answers."""
@@ -200,7 +200,7 @@ class GoogleAccount:
         )
         connection = Connection(kubeconfig.target(cluster.context))
         try:
-            return await connection.catalogue.server_version()
+            return await connection.discovery.server_version()
         except Unreachable as error:  # a proxy on the way may have taken the connection
             raise (_private_endpoint_error(cluster) if cluster.private and chosen == "ip" else error) from error
         finally:
@@ -254,7 +254,7 @@ async def kubeconfig_from_google(context: str) -> Kubeconfig:
 
     cloud = GoogleAccount()
     try:
-        found = await cloud.find(context)
+        found = await cloud.find_cluster(context)
         token = (await cloud.open_session()).token
         made = Kubeconfig()
         made.source, made.current = "of Google's list of clusters", found.context
@@ -264,7 +264,7 @@ async def kubeconfig_from_google(context: str) -> Kubeconfig:
         await cloud.close()
 
 
-ANSWER_TIMEOUT = 4.0  # seconds in which an address has to take a connection
+CONNECT_TIMEOUT = 4.0  # seconds in which an address has to take a connection
 _GKE_LOGIN_PLUGIN = "gke-gcloud-auth-plugin"
 _RUNNING_STATES = frozenset({"RUNNING", "RECONCILING", "DEGRADED"})
 
@@ -317,7 +317,7 @@ def _private_endpoint_error(cluster: GkeCluster) -> Unreachable:
 async def _is_reachable(address: str) -> bool:
     parts = urlsplit(f"//{address}")
     try:
-        async with asyncio.timeout(ANSWER_TIMEOUT):
+        async with asyncio.timeout(CONNECT_TIMEOUT):
             _, writer = await asyncio.open_connection(parts.hostname, parts.port or 443)
     except (OSError, TimeoutError):
         return False
@@ -341,7 +341,7 @@ def add_to_kubeconfig(
     kubeconfig.clusters[name] = Cluster(
         server=f"https://{address}", certificate_authority_data=authority or None, practice_folder=practice_folder
     )
-    kubeconfig.users[name] = User(source=token)
+    kubeconfig.users[name] = User(token_source=token)
     kubeconfig.contexts[name] = Context(name, name)
 
 

@@ -188,7 +188,7 @@ class ImageFacts:
         """The image's CUDA version by its environment and labels; empty if unknown."""
         return self.env.get("CUDA_VERSION") or self.labels.get("com.nvidia.cuda.version") or ""
 
-    def shows(self, program: str) -> str:
+    def evidence_of(self, program: str) -> str:
         """Evidence that the image contains a program: a variable, or a build step that installs it; empty if none."""
         variables, words = _PROGRAM_VERSIONS[program]
         if named := next((name for name in variables if self.env.get(name)), ""):

@@ -177,7 +177,7 @@ class CloudNat:
 @dataclass(frozen=True, slots=True)
 class Reservation:
     name: str
-    dense: bool  # whether they stand close together: deployment type DENSE
+    is_dense: bool  # whether they stand close together: deployment type DENSE
     count: int
     used: int
     status: str  # READY, CREATING, DELETING ...

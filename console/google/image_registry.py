@@ -19,7 +19,7 @@ from console.google.builds import ImageFacts, ImageReference
 from console.kube.http import USER_AGENT, use_system_certificates
 from console.kube.objects.meta import ApiSchema
 
-TIMEOUT = 12.0
+REGISTRY_TIMEOUT = 12.0
 _MANIFEST_TYPES = ", ".join(
     (
         "application/vnd.oci.image.index.v1+json",
@@ -30,7 +30,7 @@ _MANIFEST_TYPES = ", ".join(
 )
 _CHALLENGE_PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 _MAX_REDIRECTS = 10
-_MAX_ANSWER_BYTES = 4 << 20  # bytes of a manifest or a configuration that are read
+_MAX_MANIFEST_BYTES = 4 << 20  # bytes of a manifest or a configuration that are read
 
 
 class _Descriptor(ApiSchema):
@@ -75,8 +75,8 @@ class Answer:
 class RegistryClient:
     """Reads images of any registry; `token`: login to Google's registries, `stand_in`: address that imitates them."""
 
-    def __init__(self, token: str = "", stand_in: str = "") -> None:
-        self._token, self._stand_in = token, stand_in
+    def __init__(self, token: str = "", practice_address: str = "") -> None:
+        self._token, self._stand_in = token, practice_address
         self._curl = pycurl.Curl()  # used again, for its connection
 
     async def read_image(self, text: str) -> ImageFacts:
@@ -102,11 +102,11 @@ class RegistryClient:
             history=tuple(each.created_by for each in config.history or () if each.created_by),
         )
 
-    async def _get(self, image: ImageReference, rest: str, bearer: dict[str, str]) -> tuple[bytes, str]:
+    async def _get(self, image: ImageReference, path: str, bearer: dict[str, str]) -> tuple[bytes, str]:
         for attempt in (1, 2):
             root = f"{self._stand_in}/registry/{image.host}" if self._stand_in else f"https://{image.host}"
             answer = await self._request_once(
-                image, f"{root}/v2/{image.path}/{rest}", {"Accept": _MANIFEST_TYPES, **bearer}
+                image, f"{root}/v2/{image.path}/{path}", {"Accept": _MANIFEST_TYPES, **bearer}
             )
             asked = answer.headers.get("www-authenticate", "")
             if answer.status == 401 and attempt == 1 and asked.lower().startswith("bearer"):
@@ -154,7 +154,7 @@ class RegistryClient:
 
         def piece(data: bytes) -> int | None:
             body.extend(data)
-            return None if len(body) <= _MAX_ANSWER_BYTES else 0
+            return None if len(body) <= _MAX_MANIFEST_BYTES else 0
 
         schemes = pycurl.PROTO_HTTPS | (pycurl.PROTO_HTTP if self._stand_in else 0)
         try:
@@ -167,7 +167,7 @@ class RegistryClient:
             curl.setopt(pycurl.REDIR_PROTOCOLS, schemes)
             curl.setopt(pycurl.FOLLOWLOCATION, int(follows))
             curl.setopt(pycurl.MAXREDIRS, _MAX_REDIRECTS)
-            curl.setopt(pycurl.TIMEOUT_MS, int(1000 * TIMEOUT))
+            curl.setopt(pycurl.TIMEOUT_MS, int(1000 * REGISTRY_TIMEOUT))
             curl.setopt(pycurl.NOSIGNAL, 1)
             curl.setopt(pycurl.HEADERFUNCTION, header)
             curl.setopt(pycurl.WRITEFUNCTION, piece)
@@ -177,9 +177,9 @@ class RegistryClient:
                 curl.setopt(pycurl.NOPROXY, "*")
             curl.perform()
         except pycurl.error as error:
-            if len(body) > _MAX_ANSWER_BYTES:
+            if len(body) > _MAX_MANIFEST_BYTES:
                 raise Unreadable(
-                    f"The registry {image.host} answers with more than {_MAX_ANSWER_BYTES >> 20} MiB."
+                    f"The registry {image.host} answers with more than {_MAX_MANIFEST_BYTES >> 20} MiB."
                 ) from error
             raise Unreachable(f"The registry {image.host} does not answer.", TRY_AGAIN) from error
         return Answer(int(curl.getinfo(pycurl.RESPONSE_CODE)), found, bytes(body))

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 MAX_CONCURRENT_REPOSITORIES = 4  # repositories that are read at the same time
-POLL_SECONDS = 3.0  # seconds between two looks at a build: Cloud Logging answers sixty times a minute
+BUILD_POLL_SECONDS = 3.0  # seconds between two looks at a build: Cloud Logging answers sixty times a minute
 MAX_LISTED_BUILDS = 50  # builds that a look at the list brings unless more are asked for
 REFRESH_TIMEOUT = 10.0  # seconds for which the launch form waits to hear what became of builds that were under way
 
@@ -53,15 +53,15 @@ REFRESH_TIMEOUT = 10.0  # seconds for which the launch form waits to hear what b
 class GoogleImages:
     def __init__(self, account: GoogleAccount) -> None:
         self._account = account
-        self.poll = POLL_SECONDS
-        self._listed: tuple[Image, ...] = ()
+        self.poll_seconds = BUILD_POLL_SECONDS
+        self._listed_images: tuple[Image, ...] = ()
 
     async def build_location(self, project: str = "", location: str = "") -> tuple[str, str]:
         """Project and region of builds: the given ones, else the connected cluster's."""
         if project and location:
             return project, location
         try:
-            place = await self._account.place()
+            place = await self._account.cluster_place()
         except NotFound as error:
             project, location = project or await self._account.default_project(), location or self._account.region
             if not (project and location):
@@ -204,7 +204,7 @@ class GoogleImages:
                     yield line
             if over or not follow:
                 break
-            await asyncio.sleep(self.poll)
+            await asyncio.sleep(self.poll_seconds)
             build = await builds.read_build(number)
             over = build.over  # one more look: its last lines came before its end
         await self._record_builds([build])
@@ -240,8 +240,8 @@ class GoogleImages:
         found = [each for several in await asyncio.gather(*map(repositories_in, places)) for each in several]
         answers = await asyncio.gather(*(images_of(each) for each in found if each.format == "DOCKER"))
         images = sorted((each for several in answers for each in several), key=lambda each: -each.uploaded)
-        self._listed = tuple(images)
-        return RegistrySurvey(tuple(found), self._listed, tuple(unread))
+        self._listed_images = tuple(images)
+        return RegistrySurvey(tuple(found), self._listed_images, tuple(unread))
 
     async def _registry_client(self) -> ArtifactRegistry:
         return await self._account.client("artifact_registry", lambda api, login: api.ArtifactRegistry(login))
@@ -263,18 +263,18 @@ class GoogleImages:
         if any(each.under_way for each in made):
             await self._refresh_recorded([each for each in made if each.under_way])
             made = await asyncio.to_thread(read_built_images, self._record_path)
-        about = dict(choices.about)
+        about = dict(choices.details)
         names: dict[str, None] = {}
         for each in made:
             if each.status == "SUCCESS" or each.under_way:
                 names[each.image] = None
                 about[each.image] = "built" if each.status == "SUCCESS" else "being built"
         names |= dict.fromkeys(choices.names)
-        for image in self._listed:
+        for image in self._listed_images:
             for reference in image.references:
                 names[reference] = None
                 about.setdefault(reference, "in the registry")
-        return replace(choices, names=tuple(names), about=about, why="" if names else choices.why)
+        return replace(choices, names=tuple(names), details=about, why="" if names else choices.why)
 
     async def _refresh_recorded(self, images: Sequence[BuiltImage]) -> None:
         """Update the state of recorded builds that were still running, as far as Google answers."""

@@ -76,11 +76,11 @@ class PoolStatus:
         """The pool's state in one word: "ok", "busy" or "bad"."""
         if self.pool.status in FAILED_STATES or (self.failed and not self.operations):
             return "bad"
-        busy = self.operations or self.pool.status not in HEALTHY_STATES or self.short
+        busy = self.operations or self.pool.status not in HEALTHY_STATES or self.missing_nodes
         return "busy" if busy else "ok"
 
     @property
-    def short(self) -> int:
+    def missing_nodes(self) -> int:
         """The number of nodes of the target size that are missing or not ready."""
         return max(0, (self.target or 0) - self.ready)
 
@@ -98,7 +98,7 @@ class PoolStatus:
             found.append(f"{self.repairing} of {_format_nodes(self.nodes)} {_is_or_are(self.repairing)} being repaired")
         if self.creating:
             found.append(f"{self.creating} more {_is_or_are(self.creating)} being created")
-        if self.short and not (found or self.pool.autoscaling):
+        if self.missing_nodes and not (found or self.pool.autoscaling):
             found.append(f"{self.ready} of {_format_nodes(self.target or 0)} {_is_or_are(self.ready)} ready")
         if self.failed and not found:
             found.append(f"{format_operation_kind(self.failed.kind)} failed: {self.failed.error.rstrip('.')}")
@@ -132,13 +132,13 @@ class PoolStatus:
 class GooglePool(Pool, frozen=True, kw_only=True):
     """A node pool seen from the cluster's nodes, together with its state at Google."""
 
-    facts: PoolStatus
+    status: PoolStatus
     requests: int = 0  # requests to DWS that wait for machines of such a pool
 
     @property
     def nodes_total(self) -> int:
         """Number of nodes, including those that Google is still creating."""
-        return max(len(self.nodes), self.facts.target or 0)
+        return max(len(self.nodes), self.status.target or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,14 +241,14 @@ def _is_or_are(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def merge_google_pools(found: Iterable[Pool], picture: PoolsSnapshot | None) -> tuple[Pool, ...]:
+def merge_google_pools(found: Iterable[Pool], snapshot: PoolsSnapshot | None) -> tuple[Pool, ...]:
     """The pools that nodes show, joined with Google's data; then Google's pools that have no nodes."""
     pools = tuple(found)
-    if picture is None:
+    if snapshot is None:
         return pools
-    facts = {each.pool.name: each for each in picture.pools}
+    facts = {each.pool.name: each for each in snapshot.pools}
     here = {pool.name for pool in pools if pool.labelled}
-    asked = sum(each.state in {"pending", "accepted"} for each in picture.requests)
+    asked = sum(each.state in {"pending", "accepted"} for each in snapshot.requests)
     more = [
         GooglePool(
             name=name,
@@ -257,7 +257,7 @@ def merge_google_pools(found: Iterable[Pool], picture: PoolsSnapshot | None) -> 
             provisioning=provisioning_of(each.pool),
             reservation=each.pool.reservation,
             accelerator=each.pool.accelerator,
-            facts=each,
+            status=each,
             requests=asked if each.pool.queued or each.pool.flex_start else 0,
         )
         for name, each in facts.items()
@@ -265,7 +265,7 @@ def merge_google_pools(found: Iterable[Pool], picture: PoolsSnapshot | None) -> 
     ]
     more.sort(key=lambda pool: (not pool.accelerator, pool.name))
     known = [
-        GooglePool(**structs.asdict(pool), facts=facts[pool.name]) if pool.labelled and pool.name in facts else pool
+        GooglePool(**structs.asdict(pool), status=facts[pool.name]) if pool.labelled and pool.name in facts else pool
         for pool in pools
     ]
     return (*known, *more)
@@ -283,7 +283,7 @@ def provisioning_of(pool: GkePool) -> Provisioning:
 
 T = TypeVar("T")
 ACTIVE_POLL_SECONDS = 3.0  # seconds between two looks while something is under way
-POLL_SECONDS = 20.0
+OPERATION_POLL_SECONDS = 20.0
 MAX_POLL_SECONDS = 120.0  # seconds between two looks otherwise, and after many that failed
 MAX_NODES = 5000  # no pool of GKE's has more
 HOST_FAULTS = {  # what a host may be reported for
@@ -300,7 +300,7 @@ class NodePools:
     def __init__(self, cluster: WatchedCluster, account: GoogleAccount) -> None:
         self._cluster = cluster
         self._account = account
-        self._seen: dict[str, PoolsSnapshot] = {}  # by context: what was last seen of the pools of its cluster
+        self._snapshots: dict[str, PoolsSnapshot] = {}  # by context: what was last seen of the pools of its cluster
 
     async def read_snapshot(self) -> PoolsSnapshot:
         """Read all pools; what may not be read is listed in the result. Raises if the cluster cannot be read."""
@@ -326,13 +326,13 @@ class NodePools:
         pools = join_pool_data(cluster, operations, groups, self._cluster.fleet, SERVER_CLOCK.now())
         mine = tuple(each for each in operations if each.cluster == cluster.name)
         picture = PoolsSnapshot(cluster, pools, mine, found, tuple(sorted(unread.items())))
-        self._seen[self._cluster.context] = picture
+        self._snapshots[self._cluster.context] = picture
         return picture
 
     @property
     def last_snapshot(self) -> PoolsSnapshot | None:
         """The last result of `read_snapshot` for this cluster; None if there is none."""
-        return self._seen.get(self._cluster.context)
+        return self._snapshots.get(self._cluster.context)
 
     async def _read_group(self, addresses: Sequence[str]) -> InstanceGroup | None:
         return await self._account.call("compute", lambda api, login: api.read_instance_groups(login, addresses))
@@ -348,18 +348,18 @@ class NodePools:
                 pause = min(MAX_POLL_SECONDS, pause * 2)
             else:
                 yield picture
-                pause = ACTIVE_POLL_SECONDS if picture.busy else POLL_SECONDS
+                pause = ACTIVE_POLL_SECONDS if picture.busy else OPERATION_POLL_SECONDS
             await asyncio.sleep(pause)
 
-    def with_current_nodes(self, picture: PoolsSnapshot) -> PoolsSnapshot:
+    def with_current_nodes(self, snapshot: PoolsSnapshot) -> PoolsSnapshot:
         groups: dict[str, InstanceGroup | None] = {
             each.pool.name: InstanceGroup(each.target, each.creating, each.repairing)
             if each.target is not None
             else None
-            for each in picture.pools
+            for each in snapshot.pools
         }
-        pools = join_pool_data(picture.cluster, picture.operations, groups, self._cluster.fleet, SERVER_CLOCK.now())
-        return replace(picture, pools=pools)
+        pools = join_pool_data(snapshot.cluster, snapshot.operations, groups, self._cluster.fleet, SERVER_CLOCK.now())
+        return replace(snapshot, pools=pools)
 
     async def resize(self, pool: str, nodes: int) -> GkeOperation:
         """Set the number of nodes per zone; returns the operation."""
@@ -372,14 +372,14 @@ class NodePools:
             raise BadInput(words, "Launch a job into its queue.")
         return await gke.resize(cluster, pool, nodes)
 
-    async def scale_between(self, pool: str, least: int, most: int) -> GkeOperation:
+    async def scale_between(self, pool: str, min_nodes: int, max_nodes: int) -> GkeOperation:
         """Set the autoscaling limits of a pool; 0 and 0 disable it. Returns the operation."""
         self._account.require_writable(f"set the limits of node pool {pool}")
-        if not 0 <= least <= most <= MAX_NODES:
+        if not 0 <= min_nodes <= max_nodes <= MAX_NODES:
             hint = f"Give two numbers from 0 to {MAX_NODES:,}, the smaller first."
-            raise BadInput(f"{least} to {most} nodes are not valid limits.", hint)
+            raise BadInput(f"{min_nodes} to {max_nodes} nodes are not valid limits.", hint)
         gke, cluster, _ = await self._find_pool(pool)
-        return await gke.scale_between(cluster, pool, least, most)
+        return await gke.scale_between(cluster, pool, min_nodes, max_nodes)
 
     async def _find_pool(self, pool: str) -> tuple[Gke, GkeCluster, GkePool]:
         gke, cluster = await self._account.connected_cluster()

@@ -27,37 +27,37 @@ class GoogleServices:
 
     def __init__(
         self,
-        watch: WatchedCluster | None = None,
+        cluster: WatchedCluster | None = None,
         logs: Callable[[], LogService] | None = None,
         *,
         read_only: bool = False,
     ) -> None:
-        self.cloud = GoogleAccount(watch, read_only=read_only)
-        self._watch, self._logs = watch, logs or _raise_no_cluster
+        self.account = GoogleAccount(cluster, read_only=read_only)
+        self._cluster, self._logs = cluster, logs or _raise_no_cluster
 
     @cached_property
     def node_pools(self) -> NodePools:
         from console.google.node_pools import NodePools
 
-        return NodePools(self._watch or _raise_no_cluster(), self.cloud)
+        return NodePools(self._cluster or _raise_no_cluster(), self.account)
 
     @cached_property
     def images(self) -> GoogleImages:
         from console.google.images import GoogleImages
 
-        return GoogleImages(self.cloud)
+        return GoogleImages(self.account)
 
     @cached_property
     def storage(self) -> CloudStorage:
         """Buckets, and file systems that pods can mount."""
         from console.google.storage import CloudStorage
 
-        return CloudStorage(self.cloud, self._logs)
+        return CloudStorage(self.account, self._logs)
 
     async def field_choices(self, kind: str) -> FieldChoices:
         """The choices for one kind of field (one of GOOGLE_KINDS), or the reason why none are listed."""
         try:
-            await self.cloud.place()
+            await self.account.cluster_place()
         except NotFound as error:
             return FieldChoices(kind, state=ChoicesState.ABSENT, why=error.message)
         except ConsoleError as error:
@@ -69,7 +69,7 @@ class GoogleServices:
 
     async def close(self) -> None:
         async with AsyncExitStack() as ending:
-            ending.push_async_callback(self.cloud.close)
+            ending.push_async_callback(self.account.close)
             if "storage" in vars(self):
                 ending.push_async_callback(self.storage.close)
 
@@ -118,7 +118,7 @@ async def _image_choices(google: GoogleServices) -> FieldChoices:
 
 async def _pool_choices(google: GoogleServices) -> FieldChoices:
     """Choices of node pools (also empty ones) and reservations for a form, as the node labels that select them."""
-    _, cluster = await google.cloud.connected_cluster()
+    _, cluster = await google.account.connected_cluster()
     about = {}
     for pool in (each for each in cluster.pools if each.accelerators):
         limits = f"{pool.least} to {pool.most} nodes" if pool.autoscaling else ""

@@ -32,7 +32,7 @@ class FolderListing:
     place: GcsPlace
     objects: tuple[StoredObject, ...]  # folders first
     note: str = ""  # what there is to say about it: its checkpoints, a TensorBoard folder
-    more: bool = False  # whether there is more than was asked for
+    has_more: bool = False  # whether there is more than was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class CloudStorage:
 
     async def cluster_region(self) -> str:
         try:
-            return (await self._account.place()).region
+            return (await self._account.cluster_place()).region
         except NotFound:
             return ""
 
@@ -260,7 +260,7 @@ class CloudStorage:
             for stored, target in wanted:
                 group.create_task(download(stored, target))
         seconds = time.monotonic() - start
-        return FetchReport(str(place), str(folder), meter.files, meter.done, kept, seconds, tuple(problems))
+        return FetchReport(str(place), str(folder), meter.done_files, meter.done, kept, seconds, tuple(problems))
 
     async def store_logs(self, namespace: str, job: str, place: GcsPlace, *, replace: bool = False) -> StoreReport:
         """Upload the logs of all ranks of a job to a bucket. Raises Conflict if the folder is not empty.

@@ -33,7 +33,7 @@ from rankscope import (
 from trainlog import redact_text, redact_tree
 
 MAX_LOGS, MAX_LOG_LINES = 8, 5_000  # pods whose log is looked through, and lines at its end
-LOG_TIMEOUT = 20.0  # seconds for one log
+BUNDLE_LOG_TIMEOUT = 20.0  # seconds for one log
 LAST_LINES = 100  # of each log
 MAX_UNASKED_BUNDLES = 30  # archives that were written unasked
 _KEPT_LINE_WORDS = ("NCCL", "Xid", "ProcessGroup", "Watchdog")
@@ -48,7 +48,7 @@ def bundle_name(job: str) -> str:
     return f"{job}-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz"
 
 
-async def write_unasked_bundle(cluster: WatchedCluster, namespace: str, report: HangReport) -> HangReport:
+async def write_automatic_bundle(cluster: WatchedCluster, namespace: str, report: HangReport) -> HangReport:
     """Write an automatic bundle, and delete the oldest ones; returns the report with the bundle's path or the error."""
     try:
         folder = bundle_folder(cluster) / "unasked"
@@ -61,7 +61,7 @@ async def write_unasked_bundle(cluster: WatchedCluster, namespace: str, report: 
         return replace(report, bundle=f"not written: {error}")
 
 
-def find_unasked_bundle(cluster: WatchedCluster, job: str, since: float) -> Path | None:
+def find_automatic_bundle(cluster: WatchedCluster, job: str, since: float) -> Path | None:
     """The newest bundle that the console wrote automatically about this job's hang after `since` (epoch seconds)."""
     name = re.compile(rf"{re.escape(job)}-\d{{8}}-\d{{6}}\.tar\.gz")
     with suppress(OSError):
@@ -90,8 +90,8 @@ async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangRepo
     # The events of a node name it in place of a uid.
     of_nodes = (event for node in sorted(nodes) for event in fleet.events_by_object.get(node, ()))
     files = _list_report_files(namespace, report) | {
-        "nccl-lines.txt": "".join(f"{line}\n" for each in logs for line in each.of_nccl),
-        "last-lines.txt": "".join(f"{line}\n" for each in logs for line in each.last),
+        "nccl-lines.txt": "".join(f"{line}\n" for each in logs for line in each.nccl_lines),
+        "last-lines.txt": "".join(f"{line}\n" for each in logs for line in each.last_lines),
         "nodes.json": [msgspec.to_builtins(node) for node in fleet.nodes.values() if node.name in nodes],
         "events.json": [msgspec.to_builtins(event) for event in (*fleet.events_of(jobset), *of_nodes)],
     }
@@ -129,8 +129,8 @@ def _list_report_files(namespace: str, report: HangReport | SlowReport) -> dict[
 class _LogLines(NamedTuple):
     """A pod's log lines for the bundle: those of NCCL, PyTorch's watchdog and the driver, and the last ones."""
 
-    of_nccl: list[str]
-    last: list[str]
+    nccl_lines: list[str]
+    last_lines: list[str]
 
 
 async def _read_log(cluster: WatchedCluster, slot: PodSlot, *, suspected: bool) -> _LogLines:
@@ -143,7 +143,7 @@ async def _read_log(cluster: WatchedCluster, slot: PodSlot, *, suspected: bool) 
     of_nccl, last = list[str](), deque[str](maxlen=LAST_LINES)
     try:
         async with (
-            asyncio.timeout(LOG_TIMEOUT),
+            asyncio.timeout(BUNDLE_LOG_TIMEOUT),
             aclosing(follow_log(cluster.current_connection.client, wanted)) as printed,
         ):
             async for lines in printed:

@@ -131,19 +131,19 @@ class JobInspector:
     def __init__(
         self,
         cluster: WatchedCluster,
-        run: Exec | None = None,
+        run_command: Exec | None = None,
         store: Callable[[Diagnosis], Awaitable[None]] | None = None,
     ) -> None:
-        """`run`: runs a command in a pod, by default the cluster's exec; `store`: records a diagnosis."""
+        """`run_command`: runs a command in a pod, by default the cluster's exec; `store`: records a diagnosis."""
         self._cluster, self._store_diagnosis = cluster, store
-        self._run = run or self._exec_in_pod
+        self._run = run_command or self._exec_in_pod
         self.reports: dict[tuple[str, str], HangReport] = {}  # the last report of each job
         self.slow_reports: dict[tuple[str, str], SlowReport] = {}
-        self._looks: dict[tuple[str, str], asyncio.Lock] = {}  # one look at a time at a job
+        self._inspection_locks: dict[tuple[str, str], asyncio.Lock] = {}  # one look at a time at a job
 
     def on_context_changed(self) -> None:
         self.reports.clear()
-        self._looks.clear()
+        self._inspection_locks.clear()
         self.slow_reports = {}  # what is still measured there goes into the old one
 
     async def _exec_in_pod(
@@ -177,7 +177,7 @@ class JobInspector:
         one pod is in the report.
         """
         asked = SERVER_CLOCK.now()
-        async with self._looks.setdefault((namespace, name), asyncio.Lock()):
+        async with self._inspection_locks.setdefault((namespace, name), asyncio.Lock()):
             last = self.reports.get((namespace, name))
             return (
                 last
@@ -209,7 +209,7 @@ class JobInspector:
             PODS_ANSWER,
             lambda: refuse_foreign_ranks([(rank, parse_or_explain(outputs.texts[rank.number])) for rank in every]),
         )
-        refusals = [each for each in outputs.found.values() if isinstance(each, Refused)]
+        refusals = [each for each in outputs.by_pod.values() if isinstance(each, Refused)]
         if len(refusals) == len(every):
             raise refusals[0]
         able = [rank for rank, answer in answers if isinstance(answer, PodAnswer)]
@@ -310,7 +310,7 @@ class JobInspector:
             PODS_ANSWER,
             lambda: [
                 (rank, answer.add_stacks(parse_or_explain(outputs.texts[rank.number]), ranks))
-                if isinstance(answer, PodAnswer) and rank.number in outputs.found
+                if isinstance(answer, PodAnswer) and rank.number in outputs.by_pod
                 else (rank, answer)
                 for rank, answer in answers
             ],
@@ -427,9 +427,9 @@ class JobInspector:
         while True:
             fleet = self._cluster.fleet
             jobset, pod = fleet.jobsets.get((namespace, name)), fleet.pods.get((namespace, slot.pod.name))
-            if jobset is None or jobset.deleting_since:
+            if jobset is None or jobset.deletion_asked_at:
                 return "it was deleted"
-            if pod is None or pod.uid != slot.pod.uid or pod.phase != "Running" or pod.deleting_since:
+            if pod is None or pod.uid != slot.pod.uid or pod.phase != "Running" or pod.deletion_asked_at:
                 return f"it {jobset.state}" if jobset.finished else f"pod {slot.number} does not run any more"
             if time.monotonic() >= until:
                 return ""
@@ -486,7 +486,7 @@ class JobInspector:
         return {
             rank.name: f"{found.message}{beside}" if isinstance(found, ConsoleError) else ""
             for rank in wanted
-            for found in (outputs.found[rank.number],)
+            for found in (outputs.by_pod[rank.number],)
         }
 
     async def record_profile(
@@ -554,9 +554,9 @@ async def ask_torch_analyser(run: Exec, pod: Pod, dumps: Sequence[RankDump]) -> 
         return TorchAnalysis(why=error.message.rstrip("."), asked=len(groups))
 
 
-def describe_transports(answers: PodAnswers, able: int, every: int) -> str:
+def describe_transports(answers: PodAnswers, answered_pods: int, all_pods: int) -> str:
     """The number of pods that answered, and their transport in words (ssh from one pod, or a stream each)."""
-    words = f"{able:,} of {every:,} answered"
+    words = f"{answered_pods:,} of {all_pods:,} answered"
     if answers.gateway is not None:
-        return f"{words}, {answers.through_it:,} of them through pod {answers.gateway} (ssh)"
-    return f"{words}, each in a stream of its own ({answers.no_gateway})" if answers.no_gateway else words
+        return f"{words}, {answers.gateway_answers:,} of them through pod {answers.gateway} (ssh)"
+    return f"{words}, each in a stream of its own ({answers.gateway_error})" if answers.gateway_error else words

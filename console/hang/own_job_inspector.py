@@ -40,7 +40,7 @@ class OwnJobInspector:
         """The proof that a job is the person's own, from the launch history and stored answers as last read."""
         if self._runs().find_launch(jobset) is not None:
             return Proof.LAUNCHED
-        if self._cluster.whose(jobset.owner) != OWN_NAME:
+        if self._cluster.format_owner(jobset.owner) != OWN_NAME:
             return Proof.NONE
         if jobset.owner_labelled and self._cluster.context in current_config().config.actions.trusts:
             return Proof.PROTECTED
@@ -67,10 +67,10 @@ class OwnJobInspector:
                 return
             report = await self._inspector().inspect_job(*key)
         if report.alarming:
-            from console.hang.bundle import write_unasked_bundle
+            from console.hang.bundle import write_automatic_bundle
 
             report = await self._inspector().add_torch_analysis(*key, report)
-            bundled = await write_unasked_bundle(self._cluster, key[0], report)
+            bundled = await write_automatic_bundle(self._cluster, key[0], report)
             if self._inspector().reports.get(key) is report:
                 self._inspector().reports[key] = bundled
 

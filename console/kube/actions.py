@@ -91,7 +91,7 @@ async def cordon(client: Client, node: str, *, is_cordoned: bool, reason: str = 
 async def _patch_node(client: Client, node: str, patch: Mapping[str, Any], action: str) -> None:
     body = msgspec.json.encode(patch)
     await client.request(
-        "PATCH", _object_path("/api/v1/nodes", node), action=action, body=body, content=_MERGE_PATCH_TYPE
+        "PATCH", _object_path("/api/v1/nodes", node), action=action, body=body, content_type=_MERGE_PATCH_TYPE
     )
 
 
@@ -171,6 +171,6 @@ async def list_objects(
             except Unreadable as error:
                 raise Unreadable(f"The list of {action} cannot be read: {error.message}.") from error
             yield decoded
-        token = page.next
+        token = page.continue_token
         if not token:
             return

@@ -13,7 +13,7 @@ from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn
 class Backoff(Struct, frozen=True):
     first_seconds: float = 0.5
     max_seconds: float = 8.0
-    anew: float = 30.0  # the most after Gone, as a list costs the server more than a watch
+    relist_seconds: float = 30.0  # the most after Gone, as a list costs the server more than a watch
     refused_seconds: float = 60.0  # after a refusal that only an administrator can lift
     settled: float = 5.0  # seconds that a connection has to last for failures before it to count no longer
 
@@ -25,7 +25,7 @@ class Backoff(Struct, frozen=True):
             return error.retry_after * (1 + random.random() / 4)
         if isinstance(error, NotLoggedIn):
             return min(self.refused_seconds, 15.0)
-        return self.pause(failure_count, self.anew if isinstance(error, Gone) else self.max_seconds)
+        return self.pause(failure_count, self.relist_seconds if isinstance(error, Gone) else self.max_seconds)
 
     def pause(self, failure_count: int, max_seconds: float) -> float:
         return float(
@@ -38,14 +38,14 @@ class Retries:
 
     def __init__(self, backoff: Backoff) -> None:
         self.backoff, self.failures = backoff, 0
-        self._began: float | None = None
+        self._connected_at: float | None = None
 
     def begin(self) -> None:
-        self._began = asyncio.get_running_loop().time()
+        self._connected_at = asyncio.get_running_loop().time()
 
     def has_lasted(self) -> bool:
         """Whether the connection that ends now has lasted, so that failures before it count no longer."""
-        began, self._began = self._began, None
+        began, self._connected_at = self._connected_at, None
         lasted = began is not None and asyncio.get_running_loop().time() - began >= self.backoff.settled
         self.failures = 0 if lasted else self.failures
         return lasted

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 Params = Mapping[str, str] | Sequence[tuple[str, str]]
 
 KEEP_ALIVE_SECONDS = 5.0  # seconds without a byte of the server after which it is asked for one
-ANSWER_TIMEOUT = 60.0  # seconds of silence after which a plain request is given up
+REQUEST_SILENCE_TIMEOUT = 60.0  # seconds of silence after which a plain request is given up
 MAX_RETRY_AFTER = 8.0  # longest Retry-After, in seconds, that a request waits for by itself
-MAX_TRIES = 4
-MAX_ANSWER_BYTES = 32 << 20  # bytes of one answer that are read: a page of 500 objects of 64 KiB each
+MAX_REQUEST_ATTEMPTS = 4
+MAX_RESPONSE_BYTES = 32 << 20  # bytes of one answer that are read: a page of 500 objects of 64 KiB each
 MIN_FLOW_BYTES, MIN_FLOW_SECONDS = 1 << 10, 5.0  # bytes that are too few in so many seconds once an answer has begun
-MAX_ANSWER_PIECES = 1 << 12  # in which an answer is kept before they are joined: each costs memory, however small it is
-LARGE_ANSWER_BYTES = 1 << 20  # bytes of an answer beyond which it is read alone: a server may answer without an end
+MAX_PIECES = 1 << 12  # in which an answer is kept before they are joined: each costs memory, however small it is
+LARGE_RESPONSE_BYTES = 1 << 20  # bytes of an answer beyond which it is read alone: a server may answer without an end
 KEYPRESS_REST_SECONDS, SECONDS_BETWEEN_RESTS = 0.15, 0.05  # for which streams wait for a key, and then go on
 _TOO_MANY_REQUESTS = HTTPStatus.TOO_MANY_REQUESTS
 _JSON = "application/json"
@@ -57,7 +57,7 @@ async def _append_up_to(pieces: AsyncIterator[bytes], chunks: list[bytes], max_b
     async for piece in pieces:
         chunks.append(piece)
         size += len(piece)
-        if len(chunks) > MAX_ANSWER_PIECES:
+        if len(chunks) > MAX_PIECES:
             chunks[:] = (b"".join(chunks),)
         if (now := loop.time()) > since + MIN_FLOW_SECONDS:
             if size < before + MIN_FLOW_BYTES:
@@ -86,7 +86,7 @@ class Client:
         self._http = HttpConnections(login)
         self.arrivals = self._http.arrivals
         self._is_closed = False
-        self._reads_large = asyncio.Lock()
+        self._large_read_lock = asyncio.Lock()
 
     def expect_little(self) -> None:
         """Open few connections, for a command with few and short responses."""
@@ -107,8 +107,8 @@ class Client:
         """Request the version after `interval` seconds without a byte, so that silence means "no change"."""
         asked = 0.0
         while True:
-            await asyncio.sleep(max(self.arrivals.last, asked) + interval - time.monotonic())
-            if time.monotonic() >= self.arrivals.last + interval:
+            await asyncio.sleep(max(self.arrivals.last_at, asked) + interval - time.monotonic())
+            if time.monotonic() >= self.arrivals.last_at + interval:
                 asked = time.monotonic()
                 with suppress(ConsoleError):
                     await self.request("GET", "/version", action="read the version of the server", silence=interval)
@@ -148,7 +148,7 @@ class Client:
         self, path: str, *, action: str, params: Params, silence: float, at_once: bool = False
     ) -> AsyncIterator[HttpResponse]:
         """Open a long response, such as a log; `silence`: allowed seconds without data, `at_once`: fail if too slow."""
-        request = HttpRequest(self.url(path, params), silence, goes_on=True, at_once=at_once)
+        request = HttpRequest(self.url(path, params), silence, is_followed=True, at_once=at_once)
         async with self.stream(request, action) as answer:
             yield answer
 
@@ -159,7 +159,7 @@ class Client:
     async def _send_until_accepted(self, request: HttpRequest, action: str) -> HttpResponse:
         """The first successful response, after at most one renewal of the credentials and a few waits."""
         renewed = False
-        for attempt in range(1, MAX_TRIES + 1):
+        for attempt in range(1, MAX_REQUEST_ATTEMPTS + 1):
             who = await self.login.headers()
             answer = await self._http.send(request, who, action=action)
             if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
@@ -169,7 +169,7 @@ class Client:
                 renewed = True
                 continue
             wait = error.retry_after if isinstance(error, Refused) and error.status == _TOO_MANY_REQUESTS else 0.0
-            if attempt == MAX_TRIES or not 0 < wait <= MAX_RETRY_AFTER:
+            if attempt == MAX_REQUEST_ATTEMPTS or not 0 < wait <= MAX_RETRY_AFTER:
                 raise await self.login.explain(error)
             await asyncio.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
@@ -182,25 +182,25 @@ class Client:
         action: str,
         params: Params | None = None,
         body: bytes | None = None,
-        content: str = _JSON,
-        silence: float = ANSWER_TIMEOUT,
+        content_type: str = _JSON,
+        silence: float = REQUEST_SILENCE_TIMEOUT,
         accept: str = _JSON,
     ) -> bytes:
         """The body of the response to a request; raises as `stream` does."""
-        sent = HttpRequest(self.url(path, params), silence, method, body, content, accept, lasts=False)
+        sent = HttpRequest(self.url(path, params), silence, method, body, content_type, accept, lasts=False)
         async with self.stream(sent, action) as answer:
             pieces: AsyncIterator[bytes] = answer.iter_chunks()
             found: list[bytes] = []
             try:
-                size = await _append_up_to(pieces, found, LARGE_ANSWER_BYTES)
-                if size > LARGE_ANSWER_BYTES:
-                    async with self._reads_large:
-                        size = await _append_up_to(pieces, found, MAX_ANSWER_BYTES)
+                size = await _append_up_to(pieces, found, LARGE_RESPONSE_BYTES)
+                if size > LARGE_RESPONSE_BYTES:
+                    async with self._large_read_lock:
+                        size = await _append_up_to(pieces, found, MAX_RESPONSE_BYTES)
             except TimeoutError as error:
                 raise connection_error(self.login, action, error) from error
-            if size > MAX_ANSWER_BYTES:
+            if size > MAX_RESPONSE_BYTES:
                 found.clear()  # the error keeps this frame alive
-                most = MAX_ANSWER_BYTES >> 20
+                most = MAX_RESPONSE_BYTES >> 20
                 raise Unreadable(f"Could not {action}: the API server answers with more than {most} MiB.")
             return b"".join(found)
 
@@ -254,7 +254,7 @@ class ApiDiscovery:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._asking = asyncio.Lock()
+        self._request_lock = asyncio.Lock()
         self._groups: dict[str, tuple[str, ...]] | None = None
         self._resources: dict[str, frozenset[str]] = {}
 
@@ -267,7 +267,7 @@ class ApiDiscovery:
         """The newest version of a kind that the server offers and this program knows; empty if there is none."""
         if kind.group in _GROUPS_OF_EVERY_SERVER:
             return kind.versions[0]
-        async with self._asking:
+        async with self._request_lock:
             if self._groups is None:
                 body = await self._client.request("GET", "/apis", action="list the APIs of the server")
                 self._groups = {group.name or "": group.names for group in read_object(body, _Groups).groups or ()}
@@ -316,7 +316,7 @@ class Connection:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.client = Client(Login(target))
-        self.catalogue = ApiDiscovery(self.client)
+        self.discovery = ApiDiscovery(self.client)
 
     async def close(self) -> None:
         await self.client.close()

@@ -33,7 +33,7 @@ async def object_names(kubeconfig: Path | None, context: str, namespace: str, ki
     """The names that complete a typed word: objects of a kind, "ranks" (pod indexes of a job) or "contexts"."""
     config = load(kubeconfig)
     if kind == "contexts":
-        return [each.name for each in config.names(context) if each.name.isprintable()]
+        return [each.name for each in config.context_names(context) if each.name.isprintable()]
     target = config.target(context)
     login = Login(target)
     where = quote(namespace or target.namespace, safe="")

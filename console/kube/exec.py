@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 
-MAX_ANSWER_BYTES = 1 << 20  # bytes that a command which is asked something short may print
-ANSWER_TIMEOUT = 7.0  # seconds that such a command may be silent
+MAX_SHORT_OUTPUT_BYTES = 1 << 20  # bytes that a command which is asked something short may print
+SHORT_COMMAND_TIMEOUT = 7.0  # seconds that such a command may be silent
 PIECES_PER_TURN = 50  # pieces of an output that are passed on before others get their turn
 ANNOUNCE_START = "echo >&2; "  # the first words of a script: an empty line on stderr tells that a shell has begun
 START_TIMEOUT = 6.0  # seconds until that line has come
-ANSWER_FLOW_SECONDS = 6.0  # seconds from the first byte of such an answer to its last: it is printed at once
+SHORT_OUTPUT_SECONDS = 6.0  # seconds from the first byte of such an answer to its last: it is printed at once
 
-MAX_MESSAGE_BYTES = 4 << 20  # bytes of one message; API servers send 32 KiB at a time
+MAX_EXEC_MESSAGE_BYTES = 4 << 20  # bytes of one message; API servers send 32 KiB at a time
 MAX_BUFFERED_BYTES, MAX_BUFFERED_PIECES = 1 << 18, 1 << 12  # of output, beyond which the command is kept waiting
 
 Output = Callable[[int, bytes], None]  # called with 1 (output) or 2 (errors) and the bytes
@@ -58,16 +58,16 @@ class ExecProcess:
         self._channel = -1  # of the message under way; -1 until its first byte has come
         self._length = 0
         self._is_over = False
-        self._more, self._sent = asyncio.Event(), asyncio.Event()
+        self._output_event, self._sent_event = asyncio.Event(), asyncio.Event()
         self.code: int | None = None  # exit code; None until it has ended
         socket.listen(self)
 
     async def write(self, data: bytes) -> None:
         """Send bytes to the command's standard input; does nothing once it has ended."""
         self._socket.send(bytes([STDIN]), data)
-        if self._socket.waiting and not self._is_over:
-            self._sent.clear()
-            await self._sent.wait()
+        if self._socket.is_buffer_full and not self._is_over:
+            self._sent_event.clear()
+            await self._sent_event.wait()
         await asyncio.sleep(0)  # input that is always there leaves its turn to the output
 
     def close_input(self) -> None:
@@ -92,8 +92,8 @@ class ExecProcess:
                 if not pieces % PIECES_PER_TURN:  # those that are there already come without a turn of the event loop
                     await rest_after_slice()
             else:
-                self._more.clear()
-                await self._more.wait()
+                self._output_event.clear()
+                await self._output_event.wait()
         if not self._status:
             hint = "What it did until then remains."
             raise Unreachable(f"Could not {self._action} to the end: the connection was lost.", hint)
@@ -104,7 +104,7 @@ class ExecProcess:
 
     def feed(self, data: memoryview) -> None:
         self._length += len(data)
-        if self._length > MAX_MESSAGE_BYTES or len(self._status) > MAX_MESSAGE_BYTES:
+        if self._length > MAX_EXEC_MESSAGE_BYTES or len(self._status) > MAX_EXEC_MESSAGE_BYTES:
             self._socket.abort("a message of it has no end")
             return
         if self._channel < 0 and data:
@@ -118,16 +118,16 @@ class ExecProcess:
     def on_chunk_fed(self) -> None:
         if self._held_bytes > MAX_BUFFERED_BYTES or len(self._output_parts) > MAX_BUFFERED_PIECES:
             self._socket.pause()
-        self._more.set()
+        self._output_event.set()
 
     def on_buffer_full(self, is_paused: bool) -> None:
         if not is_paused:
-            self._sent.set()
+            self._sent_event.set()
 
     def ended(self, why: str) -> None:
         self._is_over = True
-        self._more.set()
-        self._sent.set()
+        self._output_event.set()
+        self._sent_event.set()
 
     async def wait(self, on_output: Output) -> int:
         """Pass output to the callback until the command ends; returns its exit code and raises as `output` does."""
@@ -211,25 +211,25 @@ class CommandOutput:
     """The output of a command so far, limited as `limit_output` says."""
 
     def __init__(
-        self, pod: str, max_bytes: int, flow: float | None, clock: asyncio.Timeout, begins: float | None = None
+        self, pod: str, max_bytes: int, flow: float | None, clock: asyncio.Timeout, start_seconds: float | None = None
     ) -> None:
         self.output, self.errors = bytearray(), bytearray()
-        self._pod, self._max_bytes, self._flow, self._clock = pod, max_bytes, flow, clock
-        self._limit = clock.when()
-        self.begun = False
-        self.silent = begins is not None  # whether the shell has yet to say that it has begun
-        if begins is not None:
-            clock.reschedule(asyncio.get_running_loop().time() + begins)
+        self._pod, self._max_bytes, self._flow_seconds, self._clock = pod, max_bytes, flow, clock
+        self._deadline = clock.when()
+        self.has_begun = False
+        self.silent = start_seconds is not None  # whether the shell has yet to say that it has begun
+        if start_seconds is not None:
+            clock.reschedule(asyncio.get_running_loop().time() + start_seconds)
 
     def add(self, channel: int, data: bytes) -> None:
         """Add a piece of output; Unreadable once there is more than the limit."""
         if self.silent:
             self.silent = False
-            self._clock.reschedule(self._limit)
-        if self._flow is not None and not self.begun and channel == STDOUT:
-            end = asyncio.get_running_loop().time() + self._flow
-            self._clock.reschedule(end if self._limit is None else min(self._limit, end))
-            self.begun = True
+            self._clock.reschedule(self._deadline)
+        if self._flow_seconds is not None and not self.has_begun and channel == STDOUT:
+            end = asyncio.get_running_loop().time() + self._flow_seconds
+            self._clock.reschedule(end if self._deadline is None else min(self._deadline, end))
+            self.has_begun = True
         kept = self.output if channel == STDOUT else self.errors
         kept += data
         if len(self.output) + len(self.errors) > self._max_bytes:
@@ -240,18 +240,18 @@ class CommandOutput:
         """Drop the output collected so far and restart the limits on size and time."""
         self.output.clear()
         self.errors.clear()
-        if self.begun:
-            self._clock.reschedule(self._limit)
-            self.begun = False
+        if self.has_begun:
+            self._clock.reschedule(self._deadline)
+            self.has_begun = False
 
 
 @asynccontextmanager
 async def limit_output(
     pod: str,
     *,
-    max_bytes: int = MAX_ANSWER_BYTES,
-    limit: float = ANSWER_TIMEOUT,
-    flow: float | None = ANSWER_FLOW_SECONDS,
+    max_bytes: int = MAX_SHORT_OUTPUT_BYTES,
+    limit: float = SHORT_COMMAND_TIMEOUT,
+    flow: float | None = SHORT_OUTPUT_SECONDS,
     begins: float | None = None,
 ) -> AsyncIterator[CommandOutput]:
     """Collect the output of a command that runs in this block, as in `run(..., collected.add)`.
@@ -265,7 +265,7 @@ async def limit_output(
             output = CommandOutput(pod, max_bytes, flow, clock, begins if begins is None or begins < limit else None)
             yield output
     except TimeoutError as error:
-        if output.begun:
+        if output.has_begun:
             why = f"Pod {pod} has been printing for {flow:g} s without an end: the command was stopped."
             raise Unreadable(why) from error
         if output.silent:
@@ -282,13 +282,13 @@ async def run_and_collect(
     *,
     container: str = "",
     stdin: bytes | None = None,
-    max_bytes: int = MAX_ANSWER_BYTES,
-    limit: float = ANSWER_TIMEOUT,
-    begins: float | None = None,
+    max_bytes: int = MAX_SHORT_OUTPUT_BYTES,
+    limit: float = SHORT_COMMAND_TIMEOUT,
+    start_seconds: float | None = None,
     action: str = "",
 ) -> tuple[int, bytes, bytes]:
     """Run a command and collect its exit code, output and errors; raises as `run` and `limit_output` do."""
-    async with limit_output(pod, max_bytes=max_bytes, limit=limit, begins=begins) as answer:
+    async with limit_output(pod, max_bytes=max_bytes, limit=limit, begins=start_seconds) as answer:
         code = await run(client, namespace, pod, argv, answer.add, container=container, stdin=stdin, action=action)
     return code, bytes(answer.output), bytes(answer.errors)
 
@@ -442,14 +442,14 @@ def _write_all(screen: int, data: bytes) -> None:
 
 
 @contextmanager
-def _raw_terminal(keys: int) -> Iterator[None]:
+def _raw_terminal(input_fd: int) -> Iterator[None]:
     """Put the terminal in raw mode for this block (Ctrl-C is passed on too), and restore it afterwards."""
-    before = termios.tcgetattr(keys)
+    before = termios.tcgetattr(input_fd)
     try:
-        tty.setraw(keys)
+        tty.setraw(input_fd)
         yield
     finally:
-        termios.tcsetattr(keys, termios.TCSADRAIN, before)
+        termios.tcsetattr(input_fd, termios.TCSADRAIN, before)
 
 
 @contextmanager

@@ -35,14 +35,14 @@ class _RevisionSchema(ObjectSchema):
     data: _DataSchema | None = None
 
     @property
-    def asks_for_none(self) -> bool:
+    def requests_no_gpu(self) -> bool:
         """Whether the DaemonSet's pod template of this revision requests no GPU."""
         template = self.data.spec.template if self.data and self.data.spec else None
         spec = template.spec if template else None
         return controller_of(self.metadata).kind == "DaemonSet" and spec is not None and not gpus_of(spec)
 
 
-async def gpu_pods(client: Client, fields: str = "") -> Mapping[str, str]:
+async def gpu_pod_selectors(client: Client, fields: str = "") -> Mapping[str, str]:
     """Field and label selectors for a list of the pods that may hold GPUs; no label selector if labels are unsure.
 
     The revision label is trusted only in the DaemonSets' namespaces, since anybody may set it elsewhere.
@@ -50,12 +50,12 @@ async def gpu_pods(client: Client, fields: str = "") -> Mapping[str, str]:
     query = {"fieldSelector": fields} if fields else {}
     with suppress(ConsoleError, *DECODING_ERRORS):
         revisions = await _list_items(client, "/apis/apps/v1/controllerrevisions", _RevisionSchema, {"limit": "500"})
-        idle = {labels_of(each.metadata).get(_REVISION_LABEL): each for each in revisions if each.asks_for_none}
+        idle = {labels_of(each.metadata).get(_REVISION_LABEL): each for each in revisions if each.requests_no_gpu}
         for each in revisions:
-            if not each.asks_for_none:
+            if not each.requests_no_gpu:
                 idle.pop(labels_of(each.metadata).get(_REVISION_LABEL), None)
         names = ",".join(sorted(filter(None, idle))[:_MAX_NAMED_REVISIONS])
-        theirs = {each.metadata.namespace for each in revisions if each.asks_for_none}
+        theirs = {each.metadata.namespace for each in revisions if each.requests_no_gpu}
         elsewhere = ",".join(f"metadata.namespace!={each}" for each in sorted(filter(None, theirs)))
         claims = {"labelSelector": f"{_REVISION_LABEL} in ({names})", "fieldSelector": elsewhere, "limit": "1"}
         if names and not await _list_items(client, "/api/v1/pods", ObjectSchema, claims):

@@ -76,12 +76,12 @@ class HttpRequest(Struct, frozen=True):
     """A request without credentials: URL, method, body and limits."""
 
     url: str
-    silence: float  # seconds for which the answer may say nothing
+    silence_seconds: float  # seconds for which the answer may say nothing
     method: str = "GET"
     body: bytes | None = None
     content: str = ""
     accept: str = "application/json"
-    goes_on: bool = False  # whether the answer is one that goes on, and may begin late
+    is_followed: bool = False  # whether the answer is one that goes on, and may begin late
     at_once: bool = False  # whether the answer is there as a whole, and given up where it only drips
     lasts: bool = True  # whether the answer may keep its connection for itself; else it soon ends
 
@@ -91,23 +91,23 @@ class HttpRequest(Struct, frozen=True):
 class HttpResponse:
     """One response: its status and headers, and its body as it arrives."""
 
-    def __init__(self, connections: HttpConnections, curl: pycurl.Curl, action: str, silence: float) -> None:
-        """`silence`: seconds without data after which the response fails."""
+    def __init__(self, connections: HttpConnections, curl: pycurl.Curl, action: str, silence_seconds: float) -> None:
+        """`silence_seconds`: seconds without data after which the response fails."""
         self.status = 0
-        self.shares = False  # whether other answers may come over the same connection: HTTP/2
+        self.shares_connection = False  # whether other answers may come over the same connection: HTTP/2
         self.headers: dict[str, str] = {}  # by name, as HTTP/2 spells them: in lower case
         self._connections = connections
         self._curl = curl
         self._action = action
         self._loop = asyncio.get_running_loop()
-        self._silence_seconds = silence
+        self._silence_seconds = silence_seconds
         self._received_at = self._loop.time()
-        self._timer = self._loop.call_at(self._received_at + silence, self._check_silence)
+        self._timer = self._loop.call_at(self._received_at + silence_seconds, self._check_silence)
         self._has_begun = False
         self._transfer_end: asyncio.Future[pycurl.Curl] | None = None
         self._finished = False  # whether it has ended; `_error` says how, and `_over` is done a turn earlier
         self._error: BaseException | None = None
-        self._to: Callable[[bytes], None] | None = None
+        self._receive: Callable[[bytes], None] | None = None
         self._failed = False  # whether whom the bytes are poured into has failed
         self._pieces: list[bytes] = []
         self._held_bytes = 0
@@ -126,24 +126,24 @@ class HttpResponse:
     def _on_header(self, line: bytes) -> None:
         name, colon, value = line.decode("latin-1").partition(":")
         if not colon and name.startswith("HTTP/"):
-            self.status, self.headers, self.shares = int(name.split()[1]), {}, name.startswith("HTTP/2")
+            self.status, self.headers, self.shares_connection = int(name.split()[1]), {}, name.startswith("HTTP/2")
         elif colon:
             self.headers[name.strip().lower()] = value.strip()
         elif self.status >= 200:  # below, another head follows
-            self._connections.arrivals.note()
-            SERVER_CLOCK.note(self.headers.get("date", ""))
+            self._connections.arrivals.record_arrival()
+            SERVER_CLOCK.set_from_header(self.headers.get("date", ""))
             self._has_begun = True
             self._wake_waiter()
 
     def _on_data(self, chunk: bytes) -> int | None:
-        self._connections.arrivals.note()
+        self._connections.arrivals.record_arrival()
         if self._held_bytes > MAX_BUFFERED_BYTES:
             self._paused = True
             return pycurl.WRITEFUNC_PAUSE
         self._received_at = self._loop.time()
         self._held_bytes += len(chunk)
         self._pieces.append(chunk)
-        if self._to is not None:
+        if self._receive is not None:
             self._connections.buffer_until_idle(self)
         elif self._data_future is not None:
             self._wake_waiter()
@@ -228,17 +228,17 @@ class HttpResponse:
 
     async def stream_to(self, receive: Callable[[bytes], None]) -> None:
         """Pass the body to the callback `receive` until it ends, chunk by chunk as it comes, with no task switch."""
-        self._to = receive
+        self._receive = receive
         self.deliver_held()
         while not self._is_over:
             await self._wait_for_data()
 
     def deliver_held(self) -> None:
         """Pass the buffered bytes to the callback given to `stream_to`."""
-        if self._to is None or not self._pieces or self._failed:
+        if self._receive is None or not self._pieces or self._failed:
             return
         try:
-            self._to(self._take_buffered())
+            self._receive(self._take_buffered())
         except Exception as error:  # noqa: BLE001  # raised by `stream_to`, which waits for the end
             self._failed, self._error = True, error
             self._cancel_transfer()
@@ -247,7 +247,7 @@ class HttpResponse:
 
     def close(self) -> None:
         """Stop the transfer and drop the buffered bytes."""
-        self._to = None
+        self._receive = None
         self._cancel_transfer()
 
 
@@ -290,9 +290,9 @@ class HttpConnections:
         self._probe: asyncio.Task[bool] | None = None  # asks that
         self._reached = asyncio.Event()  # whether the server answered when it was asked last
         self._reached.set()
-        self._full: dict[HttpResponse, None] = {}  # answers that hold bytes to be passed on
+        self._buffering: dict[HttpResponse, None] = {}  # answers that hold bytes to be passed on
         self.rests_until = 0.0  # by the event loop's clock, until when no data is delivered; the servers wait meanwhile
-        self._going_on: asyncio.TimerHandle | None = None  # when more is passed on, after a rest
+        self._delivery_timer: asyncio.TimerHandle | None = None  # when more is passed on, after a rest
 
     def expect_little(self) -> None:
         """Open few connections until a long response is requested."""
@@ -327,14 +327,14 @@ class HttpConnections:
             self._shares = None
 
     async def _send_and_wait(self, request: HttpRequest, credentials: Mapping[str, str], action: str) -> HttpResponse:
-        first = self._shares is None and self._first is None and not request.goes_on
+        first = self._shares is None and self._first is None and not request.is_followed
         if first:
             self._first = asyncio.get_running_loop().create_future()
         try:
             shares = not first and await self._supports_http2(credentials)
             answer = await self._start_request(request, credentials, action, shares=shares)
             if first:
-                self._shares = answer.shares
+                self._shares = answer.shares_connection
             return answer
         finally:
             if first and self._first is not None:
@@ -353,14 +353,14 @@ class HttpConnections:
             curl.setopt(pycurl.CUSTOMREQUEST, request.method)
         if request.body is not None:
             curl.setopt(pycurl.POSTFIELDS, request.body)
-        if not request.goes_on and not self.login.loopback:
+        if not request.is_followed and not self.login.loopback:
             curl.setopt(pycurl.ACCEPT_ENCODING, "gzip")
         # Those that come together wait for one connection. Without HTTP/2 some would do so for ever.
         curl.setopt(pycurl.PIPEWAIT, int(shares))
         if request.at_once:
             curl.setopt(pycurl.LOW_SPEED_LIMIT, MIN_BYTES_PER_SECOND)
             curl.setopt(pycurl.LOW_SPEED_TIME, MIN_SPEED_SECONDS)
-        answer = HttpResponse(self, curl, action, request.silence)
+        answer = HttpResponse(self, curl, action, request.silence_seconds)
         try:
             answer.follow(call_apart(self._connections.add_handle, curl))
             await answer.wait_for_headers()
@@ -380,24 +380,24 @@ class HttpConnections:
 
     def buffer_until_idle(self, answer: HttpResponse) -> None:
         """Buffer a response's bytes until libcurl returns to the event loop; libcurl reads on while data arrives."""
-        if not self._full and self._going_on is None:
+        if not self._buffering and self._delivery_timer is None:
             asyncio.get_running_loop().call_soon(self._deliver_held)
-        self._full[answer] = None
+        self._buffering[answer] = None
 
     def _deliver_held(self) -> None:
-        self._going_on = None
+        self._delivery_timer = None
         loop = asyncio.get_running_loop()
         if self.rests_until > loop.time():
             loop.call_at(self.rests_until, self._deliver_held)
             return
         begun = loop.time()
-        while self._full:
-            answer = next(iter(self._full))
-            del self._full[answer]
+        while self._buffering:
+            answer = next(iter(self._buffering))
+            del self._buffering[answer]
             answer.deliver_held()
             worked = loop.time() - begun
             if worked > SLICE_SECONDS:
-                self._going_on = loop.call_later(rest_seconds(worked), self._deliver_held)
+                self._delivery_timer = loop.call_later(rest_seconds(worked), self._deliver_held)
                 return
 
     async def _supports_http2(self, headers: Mapping[str, str]) -> bool:
@@ -481,9 +481,9 @@ class HttpConnections:
             curl.setopt(pycurl.CAINFO_BLOB, given.authority.encode())
         else:
             use_system_certificates(curl)
-        if given.client:
-            curl.setopt(pycurl.SSLCERT_BLOB, given.client.encode())
-            curl.setopt(pycurl.SSLKEY_BLOB, given.client.encode())
+        if given.client_pem:
+            curl.setopt(pycurl.SSLCERT_BLOB, given.client_pem.encode())
+            curl.setopt(pycurl.SSLKEY_BLOB, given.client_pem.encode())
         if given.insecure:
             curl.setopt(pycurl.SSL_VERIFYPEER, 0)
             curl.setopt(pycurl.SSL_VERIFYHOST, 0)

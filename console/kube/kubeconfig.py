@@ -82,7 +82,7 @@ class User(Masked):
     as_user_extra: dict[str, list[str]] | None = None
     exec: dict[str, Any] | None = None
     auth_provider: dict[str, Any] | None = None
-    source: Callable[[], Awaitable[tuple[str, float]]] | None = None  # gives a bearer token and its end
+    token_source: Callable[[], Awaitable[tuple[str, float]]] | None = None  # gives a bearer token and its end
 
     def impersonation(self) -> dict[str, list[str]]:
         """Request headers with which the account acts as another user (impersonation)."""
@@ -254,7 +254,7 @@ class Kubeconfig:
             self.contexts.setdefault(context.name, context.context or Context())
         self.current = self.current or read.current_context or ""
 
-    def names(self, chosen: str) -> tuple[ContextName, ...]:
+    def context_names(self, chosen: str) -> tuple[ContextName, ...]:
         """All contexts in the order of the files; the one in use, `chosen`, is marked."""
         return tuple(
             ContextName(name, each.cluster, each.namespace or "", current=name == chosen)

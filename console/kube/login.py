@@ -42,7 +42,7 @@ class Credential(Masked):
     authorization: str = ""
     certificate: str = ""  # client certificate and key, PEM
     key: str = ""
-    expires: float = 0.0  # when it has to be asked for again; 0.0 if it did not say
+    expires_at: float = 0.0  # when it has to be asked for again; 0.0 if it did not say
 
 
 async def run_credential_plugin(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
@@ -206,7 +206,7 @@ class Certificates(Masked):
     """The PEM texts of a TLS connection; a text is empty where there is none."""
 
     authority: str  # whom to trust; empty: those whom this machine trusts
-    client: Secret  # certificate and key
+    client_pem: Secret  # certificate and key
     insecure: bool  # whether the server may show any certificate
 
 
@@ -218,27 +218,27 @@ class Login:
         self.server = target.cluster.server.rstrip("/")
         self._clock = clock
         self._authorization = Secret()
-        self._expires = float("inf")
+        self._expires_at = float("inf")
         self._certificate = Secret()
         self._tls: ssl.SSLContext | None = None
         self._certificates: Certificates | None = None
-        self._renewing = asyncio.Lock()
+        self._renewal_lock = asyncio.Lock()
         self._is_ready = False
-        self._asked: tuple[str, float] | None = None  # the plugin that runs, and since when
-        self._answered = float("-inf")  # when one ended
+        self._running_plugin: tuple[str, float] | None = None  # the plugin that runs, and since when
+        self._answered_at = float("-inf")  # when one ended
         self._failed: tuple[float, NotLoggedIn] | None = None  # when it failed last, and how
 
-    def unanswered(self, seconds: float = 0.0) -> NotLoggedIn | None:
+    def unanswered_error(self, seconds: float = 0.0) -> NotLoggedIn | None:
         """NotLoggedIn if a credential plugin has run for at least `seconds` without an answer, else None."""
-        if self._asked is None or self._clock() - self._asked[1] < seconds:
+        if self._running_plugin is None or self._clock() - self._running_plugin[1] < seconds:
             return None
-        program, since = self._asked
+        program, since = self._running_plugin
         words = f"The credential plugin {program} has not answered for {self._clock() - since:.0f} s."
         return NotLoggedIn(words, LOG_IN)
 
-    def idle(self) -> float:
+    def idle_seconds(self) -> float:
         """Seconds since a credential plugin last ended; 0 while one runs."""
-        return 0.0 if self._asked else self._clock() - self._answered
+        return 0.0 if self._running_plugin else self._clock() - self._answered_at
 
     def __repr__(self) -> str:
         return f"<Login {self.target.context} {self.server}>"
@@ -266,10 +266,10 @@ class Login:
         if not self.server.startswith("https:"):
             return {}  # as kubectl: whoever is on the way could read them
         began = self._clock()
-        async with self._renewing:
+        async with self._renewal_lock:
             if self._failed is not None and self._failed[0] >= began:  # who waited for it does not run it once more
                 raise NotLoggedIn(self._failed[1].message, self._failed[1].hint)
-            if not self._is_ready or self._clock() > self._expires - RENEW_BEFORE_SECONDS:
+            if not self._is_ready or self._clock() > self._expires_at - RENEW_BEFORE_SECONDS:
                 await self._obtain_credentials()
         acts = {name: values[0] for name, values in self.target.user.impersonation().items()}
         return acts | ({"Authorization": self._authorization} if self._authorization else {})
@@ -277,9 +277,9 @@ class Login:
     async def renew(self, refused_headers: dict[str, str]) -> bool:
         """Get new credentials after these were refused; False if they cannot be renewed."""
         user = self.target.user
-        if not (user.exec or user.auth_provider or user.token_file or user.source):
+        if not (user.exec or user.auth_provider or user.token_file or user.token_source):
             return False
-        async with self._renewing:
+        async with self._renewal_lock:
             if refused_headers.get("Authorization", "") == self._authorization:  # else another request has renewed them
                 before = (self._authorization, self._certificate)
                 await self._obtain_credentials()
@@ -305,15 +305,15 @@ class Login:
 
     async def _obtain_credentials(self) -> None:
         user = self.target.user
-        if user.source:
-            token, ends = await user.source()
+        if user.token_source:
+            token, ends = await user.token_source()
             self._authorization = Secret(f"Bearer {token}")
-            self._expires = max(ends, self._clock() + RENEW_BEFORE_SECONDS + MIN_SECONDS_BETWEEN_PLUGIN_RUNS)
+            self._expires_at = max(ends, self._clock() + RENEW_BEFORE_SECONDS + MIN_SECONDS_BETWEEN_PLUGIN_RUNS)
         elif user.exec or user.auth_provider:
             await self._ask_plugin(user)
         elif user.token_file:
             self._authorization = Secret("Bearer " + await asyncio.to_thread(_read_secret, user.token_file))
-            self._expires = self._clock() + REREAD_TOKEN_FILE_SECONDS + RENEW_BEFORE_SECONDS
+            self._expires_at = self._clock() + REREAD_TOKEN_FILE_SECONDS + RENEW_BEFORE_SECONDS
         elif user.token:
             self._authorization = Secret(f"Bearer {user.token.strip()}")
         elif user.username and user.password is not None:
@@ -328,21 +328,21 @@ class Login:
     async def _ask_plugin(self, user: User) -> None:
         given: Credential
         if user.exec:
-            self._asked = str(user.exec.get("command") or ""), self._clock()
+            self._running_plugin = str(user.exec.get("command") or ""), self._clock()
             try:
                 given = await run_credential_plugin(user.exec, self.target.cluster)
             except NotLoggedIn as error:
                 self._failed = self._clock(), error
                 raise
             finally:
-                self._asked, self._answered = None, self._clock()
+                self._running_plugin, self._answered_at = None, self._clock()
         else:
             given = await _ask_provider(user.auth_provider or {})
         self._authorization = Secret(given.authorization)
         now = self._clock()
-        lives = given.expires - now if given.expires else PLUGIN_TOKEN_SECONDS + RENEW_BEFORE_SECONDS
+        lives = given.expires_at - now if given.expires_at else PLUGIN_TOKEN_SECONDS + RENEW_BEFORE_SECONDS
         # A token that is handed out shortly before its end must not make every request run the program.
-        self._expires = now + max(lives, RENEW_BEFORE_SECONDS + MIN_SECONDS_BETWEEN_PLUGIN_RUNS)
+        self._expires_at = now + max(lives, RENEW_BEFORE_SECONDS + MIN_SECONDS_BETWEEN_PLUGIN_RUNS)
         pair = Secret(f"{given.certificate}\n{given.key}" if given.certificate else "")
         if pair and pair != self._certificate:
             self._certificate = pair
@@ -374,8 +374,8 @@ class Login:
         try:
             context = ssl.create_default_context(cadata=given.authority or None)
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # many clusters' authorities predate what it asks for
-            if given.client:
-                _load_certificate_pair(context, given.client)
+            if given.client_pem:
+                _load_certificate_pair(context, given.client_pem)
         except (ssl.SSLError, ValueError, TypeError) as error:
             what = getattr(error, "reason", "") or "not a certificate"
             why = f'The certificates of context "{self.target.context}" cannot be used: {what}.'

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class LivePod:
     namespace: str
-    pod: str
+    name: str
     uid: str = ""
     container: str = ""  # the one that does the work
     number: int = -1  # of the rank over the whole job; -1 for a pod by name
@@ -122,10 +122,10 @@ def _live_pod_at(jobset: JobSet, number: int, pod: Pod | None) -> LivePod | PodP
     for word in ("Completed", "Failed"):
         if jobset.terminal_state == word or is_condition_true(jobset.conditions, word):
             raise JobEnded(f"{jobset.name} has ended ({word.lower()}): no pod of it can be reached.", status=_NOT_FOUND)
-    if pod and not pod.deleting_since and not pod.finished:
+    if pod and not pod.deletion_asked_at and not pod.finished:
         return PodPending(f"its pod {pod.name} is {_why_not_running(pod)}")
     if pod:
-        state = "is being deleted" if pod.deleting_since else f"has ended ({pod.phase.lower()})"
+        state = "is being deleted" if pod.deletion_asked_at else f"has ended ({pod.phase.lower()})"
         return PodPending(f"its pod {pod.name} {state} and no other is there yet")
     return PodPending("the job waits for quota" if jobset.suspended else "it has no pod yet")
 
@@ -147,12 +147,12 @@ def _live_pod_of(pod: Pod, number: int) -> LivePod:
 
 
 def _is_running(pod: Pod) -> bool:
-    return pod.phase == "Running" and not pod.deleting_since
+    return pod.phase == "Running" and not pod.deletion_asked_at
 
 
 def _why_not_running(pod: Pod) -> str:
     """The reason of the scheduler or the kubelet why a pod does not run yet."""
-    if pod.deleting_since:
+    if pod.deletion_asked_at:
         return "being deleted"
     waiting = (each.reason for each in pod.containers if each.state == "waiting")
     reason = next((each for each in waiting if each not in {"", "PodInitializing"}), "")
@@ -164,7 +164,7 @@ def _why_not_running(pod: Pod) -> str:
 PROTOCOL = "v4.channel.k8s.io"
 DATA_CHANNEL, ERROR_CHANNEL = 0, 1
 _PORT_BYTES = 2  # bytes with which each channel begins: the port number, for a request may ask for several
-MAX_MESSAGE_BYTES = 1 << 16  # most bytes in one message: a kubelet holds each as a whole
+MAX_FORWARD_MESSAGE_BYTES = 1 << 16  # most bytes in one message: a kubelet holds each as a whole
 
 
 class Receiver(Protocol):
@@ -187,9 +187,9 @@ class Pipe:
         self._receiver: Receiver | None = None
         self._parts: list[memoryview | bytes] = []
         self._error_text = bytearray()  # what the error channel says
-        self._fresh = False  # whether a message has begun whose channel has not come yet
+        self._at_message_start = False  # whether a message has begun whose channel has not come yet
         self._channel = DATA_CHANNEL
-        self._heads = [_PORT_BYTES, _PORT_BYTES]
+        self._port_bytes_left = [_PORT_BYTES, _PORT_BYTES]
         self.closed = False
 
     def attach(self, receiver: Receiver) -> None:
@@ -198,8 +198,8 @@ class Pipe:
         self._socket.listen(self)
 
     def write(self, data: bytes) -> None:
-        for at in range(0, len(data), MAX_MESSAGE_BYTES):
-            self._socket.send(b"\x00", data[at : at + MAX_MESSAGE_BYTES])
+        for at in range(0, len(data), MAX_FORWARD_MESSAGE_BYTES):
+            self._socket.send(b"\x00", data[at : at + MAX_FORWARD_MESSAGE_BYTES])
 
     def pause(self) -> None:
         self._socket.pause()
@@ -221,17 +221,17 @@ class Pipe:
         self._socket.close()
 
     def begin(self) -> None:
-        self._fresh = True
+        self._at_message_start = True
 
     def feed(self, data: memoryview) -> None:
         """Accept a part of a WebSocket message: the first byte is the channel; a channel's first bytes are the port."""
-        if self._fresh:
-            self._fresh, self._channel, data = False, data[0], data[1:]
+        if self._at_message_start:
+            self._at_message_start, self._channel, data = False, data[0], data[1:]
         if self._channel > ERROR_CHANNEL:
             return
-        if head := self._heads[self._channel]:
+        if head := self._port_bytes_left[self._channel]:
             taken = min(head, len(data))
-            self._heads[self._channel] -= taken
+            self._port_bytes_left[self._channel] -= taken
             data = data[taken:]
         if self._channel == ERROR_CHANNEL:
             self._error_text += data

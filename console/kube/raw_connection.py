@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT = 10.0  # seconds until a connection has to stand
 MAX_IDLE_SECONDS = 60.0  # seconds for which a connection that was made ahead is used; API servers keep them longer
-ANSWER_TIMEOUT = 20.0  # seconds until requests have to be answered whole
+WHOLE_RESPONSE_TIMEOUT = 20.0  # seconds until requests have to be answered whole
 _READ_BUFFER_BYTES = 1 << 16
-_MAX_ANSWER_BYTES = 16 << 20  # bytes of an answer: a pod, or the pods of one job
+_MAX_RESPONSE_BYTES = 16 << 20  # bytes of an answer: a pod, or the pods of one job
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _OK, _SWITCHING = 200, 101
 _SOCKS_VERSION, _SOCKS_NO_LOGIN, _SOCKS_PASSWORD_LOGIN = 5, 0, 2  # as RFC 1928 numbers them
@@ -51,14 +51,14 @@ class RawConnection:
 
     def __init__(self, login: Login, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._login = login
-        self._base = urlsplit(login.server)
+        self._server_url = urlsplit(login.server)
         self._reader, self._writer = reader, writer
-        self._taken = False
+        self._is_upgraded = False
         self.refused: dict[str, str] = {}  # credentials of the last request, for `login.renew`
 
     async def get(self, path: str, *headers: str, accept: str = "application/json") -> list[RawResponse]:
         """Send several GETs at once; returns their responses in order. Raises OSError and its subclasses."""
-        async with asyncio.timeout(ANSWER_TIMEOUT):
+        async with asyncio.timeout(WHOLE_RESPONSE_TIMEOUT):
             for each in (path, *headers):
                 await self._send_request(each, (f"Accept: {accept}",))
             return [await self._read_response() for _ in (path, *headers)]
@@ -73,21 +73,21 @@ class RawConnection:
             f"Sec-WebSocket-Key: {key}",
             f"Sec-WebSocket-Protocol: {', '.join(protocols)}",
         )
-        async with asyncio.timeout(ANSWER_TIMEOUT):
+        async with asyncio.timeout(WHOLE_RESPONSE_TIMEOUT):
             await self._send_request(path, asked)
             answer = await self._read_response()
         protocol = answer.headers.get("sec-websocket-protocol", "")
         if answer.status != _SWITCHING or protocol not in protocols:
             return answer
-        self._taken = True
+        self._is_upgraded = True
         return WebSocket(self._writer, self._reader, protocol)
 
     async def _send_request(self, path: str, headers: Sequence[str]) -> None:
         self.refused = await self._login.headers()
         who = [f"{name}: {value}" for name, value in self.refused.items()]
         lines = (
-            f"GET {self._base.path}{path} HTTP/1.1",
-            f"Host: {self._base.netloc}",
+            f"GET {self._server_url.path}{path} HTTP/1.1",
+            f"Host: {self._server_url.netloc}",
             "User-Agent: a4",
             *who,
             *headers,
@@ -108,8 +108,8 @@ class RawConnection:
             size = headers.get("content-length")
             if size is not None:
                 return await self._reader.readexactly(_parse_length(size, 10))
-            body = await self._reader.read(_MAX_ANSWER_BYTES + 1)
-            while (piece := await self._reader.read(_READ_BUFFER_BYTES)) and len(body) <= _MAX_ANSWER_BYTES:
+            body = await self._reader.read(_MAX_RESPONSE_BYTES + 1)
+            while (piece := await self._reader.read(_READ_BUFFER_BYTES)) and len(body) <= _MAX_RESPONSE_BYTES:
                 body += piece
             _parse_length(str(len(body)), 10)
             return body
@@ -127,10 +127,10 @@ class RawConnection:
     @property
     def is_usable(self) -> bool:
         """Whether the connection is still open, as far as is known, so that another request may use it."""
-        return not (self._taken or self._reader.at_eof() or self._writer.transport.is_closing())
+        return not (self._is_upgraded or self._reader.at_eof() or self._writer.transport.is_closing())
 
     def close(self) -> None:
-        if not self._taken:
+        if not self._is_upgraded:
             self._writer.transport.abort()
 
 
@@ -140,7 +140,7 @@ def _parse_length(text: str, base: int) -> int:
         size = int(text, base) if text.isalnum() else -1
     except ValueError:
         size = -1
-    if not 0 <= size <= _MAX_ANSWER_BYTES:
+    if not 0 <= size <= _MAX_RESPONSE_BYTES:
         raise ConnectionError(f"what answers there announces {text[:20]!r} bytes")
     return size
 
@@ -273,9 +273,9 @@ class ApiServerProxy:
         self._login = login
         base = urlsplit(login.server)
         host = base.hostname or ""
-        self._place = f"[{host}]:{base.port or 443}" if ":" in host else f"{host}:{base.port or 443}"
+        self._server_address = f"[{host}]:{base.port or 443}" if ":" in host else f"{host}:{base.port or 443}"
         self.url = ""
-        self.elsewhere = ""  # the last other address that was asked for, and refused
+        self.refused_address = ""  # the last other address that was asked for, and refused
         self.failure: Exception | None = None  # why the last connection to the API server was not made
 
     async def start(self) -> asyncio.Server:
@@ -287,8 +287,8 @@ class ApiServerProxy:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 asked = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-            if asked[:2] != ["CONNECT", self._place]:
-                self.elsewhere = asked[1] if len(asked) > 1 else "another address"
+            if asked[:2] != ["CONNECT", self._server_address]:
+                self.refused_address = asked[1] if len(asked) > 1 else "another address"
                 writer.write(b"HTTP/1.1 403 Forbidden\r\n\r\n")
                 return
             try:

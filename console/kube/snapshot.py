@@ -34,19 +34,19 @@ class KueueVersion(Struct, frozen=True):
     """The Kueue version that runs in a cluster, as far as the account may read it."""
 
     number: str = ""  # of its controller's image, such as "0.18.4"; empty: not known
-    api: tuple[str, ...] = ()  # the versions of its API that are served; those of 0.15 to 0.19 have v1beta1
+    api_versions: tuple[str, ...] = ()  # the versions of its API that are served; those of 0.15 to 0.19 have v1beta1
 
     @property
-    def rules(self) -> int:
+    def rules_minor(self) -> int:
         """The minor version (18 is 0.18) whose rules forecasts follow; the API versions decide if it is unknown."""
         if self.number:
             return int(self.number.split(".")[1])
-        return 19 if self.api and "v1beta1" not in self.api else 18
+        return 19 if self.api_versions and "v1beta1" not in self.api_versions else 18
 
     @property
-    def note(self) -> str:
+    def unknown_note(self) -> str:
         """A sentence, without its full stop, that the version is unknown; empty if it is known."""
-        return "" if self.number else f"Kueue's version is not known: the rules are those of 0.{self.rules}"
+        return "" if self.number else f"Kueue's version is not known: the rules are those of 0.{self.rules_minor}"
 
 
 Key = tuple[str, str]  # namespace and name; the namespace is empty for what belongs to none
@@ -207,7 +207,7 @@ class WatchStatus(Struct, frozen=True):
     state: WatchState = WatchState.LISTING
     since: float = 0.0  # when this state began
     last_seen: float = 0.0  # when the server last sent something on this watch: a list, an event or a bookmark
-    received: float = 0.0  # the same by the monotonic clock
+    received_at: float = 0.0  # the same by the monotonic clock
     why: str = ""  # one sentence for stale, forbidden and absent
     hint: str = ""
     version: str = ""  # API group and version in use, such as "kueue.x-k8s.io/v1beta2"
@@ -232,7 +232,7 @@ def complete_until(links: Sequence[WatchStatus], arrivals: ReceiveTimes) -> floa
     """The time (epoch seconds) up to which these watches have reported every change; now if none was silent."""
     shift = (now := SERVER_CLOCK.now()) - time.monotonic()
     known = [link for link in links if link.state in {WatchState.LIVE, WatchState.STALE}]
-    complete = [arrivals.complete_until(link.received) + shift for link in known]
+    complete = [arrivals.complete_until(link.received_at) + shift for link in known]
     return min([now, *complete, *(link.since for link in known if link.state is WatchState.STALE)])
 
 
@@ -280,7 +280,7 @@ class Store:
 
     def __init__(self, kinds: Iterable[str] = FLEET_FIELDS, *, clock: Callable[[], float] = SERVER_CLOCK.now) -> None:
         self._clock = clock
-        self._woken: set[asyncio.Event] = set()
+        self._subscribers: set[asyncio.Event] = set()
         self._failure: BaseException | None = None
         self._ended = False
         self.reset(kinds)
@@ -288,25 +288,25 @@ class Store:
     def reset(self, kinds: Iterable[str]) -> None:
         now = self._clock()
         self._objects: dict[str, dict[Key, Any]] = {kind: {} for kind in kinds}
-        self._odd: dict[str, dict[Key, str]] = {kind: {} for kind in self._objects}
+        self._unparsable: dict[str, dict[Key, str]] = {kind: {} for kind in self._objects}
         self._notes: dict[str, str] = {}
         self._links = {kind: WatchStatus(kind, since=now) for kind in self._objects}
         self.errors: dict[str, ConsoleError] = {}  # by kind, what its watch was last lost by
         self.in_one_namespace: set[str] = set()  # kinds that may not be listed in all
-        self._published: dict[str, dict[Key, Any]] = {}
+        self._snapshot_objects: dict[str, dict[Key, Any]] = {}
         self.kueue_version = KueueVersion()
         self._fleet: Fleet | None = None
         self._last_fleet = Fleet()
         self._pod_changes: list[tuple[Pod | None, Pod | None]] | None = None  # since the last one; None: too many
-        self._shown: dict[str, tuple[int, float]] = {}  # lists under way: length when shown, and time
+        self._list_progress: dict[str, tuple[int, float]] = {}  # lists under way: length when shown, and time
         self._wake_subscribers()
 
     def _wake_subscribers(self, kind: str = "") -> None:
         """Mark the snapshot (of `kind`, if given) as outdated, and wake all tasks that wait for changes."""
         if kind:
-            self._published.pop(kind, None)
+            self._snapshot_objects.pop(kind, None)
         self._fleet = None
-        for event in self._woken:
+        for event in self._subscribers:
             event.set()
 
     def set_version(self, kind: str, version: str, one_namespace_note: str = "") -> None:
@@ -321,12 +321,12 @@ class Store:
         self._objects[kind].update(objects)
         self._pod_changes = None if kind == "pods" else self._pod_changes
         self._drop_old_events(kind)
-        self._links[kind] = replace(self._links[kind], last_seen=self._clock(), received=time.monotonic())
-        self._published.pop(kind, None)
+        self._links[kind] = replace(self._links[kind], last_seen=self._clock(), received_at=time.monotonic())
+        self._snapshot_objects.pop(kind, None)
         count, now = len(self._objects[kind]), time.monotonic()
-        shown, at = self._shown.get(kind, (0, 0.0))
+        shown, at = self._list_progress.get(kind, (0, 0.0))
         if count > REDRAW_GROWTH * shown or now > at + MAX_REDRAW_PAUSE:
-            self._shown[kind] = count, now
+            self._list_progress[kind] = count, now
             self._wake_subscribers()
 
     def replace(self, kind: str, objects: Mapping[Key, Any], unparsable: Mapping[Key, str]) -> None:
@@ -336,7 +336,7 @@ class Store:
         self._objects[kind] = {**objects, **kept}
         self._pod_changes = None if kind == "pods" else self._pod_changes
         self._drop_old_events(kind)
-        self._odd[kind] = dict(unparsable)
+        self._unparsable[kind] = dict(unparsable)
         self._on_change(kind)
 
     def set_object(self, kind: str, key: Key, thing: Any) -> None:
@@ -344,7 +344,7 @@ class Store:
             self._note_pod(self._objects[kind].get(key), thing)
         self._objects[kind][key] = thing
         self._drop_old_events(kind)
-        self._odd[kind].pop(key, None)
+        self._unparsable[kind].pop(key, None)
         self._on_change(kind)
 
     def _drop_old_events(self, kind: str) -> None:
@@ -357,14 +357,14 @@ class Store:
 
     def mark_unparsable(self, kind: str, key: Key, why: str) -> None:
         """Record that an object cannot be parsed: it keeps its last known version, and the watch status names it."""
-        self._odd[kind][key] = why
+        self._unparsable[kind][key] = why
         self.mark_alive(kind)
 
     def remove(self, kind: str, key: Key) -> None:
         gone = self._objects[kind].pop(key, None)
         if kind == "pods" and gone is not None:
             self._note_pod(gone, None)
-        self._odd[kind].pop(key, None)
+        self._unparsable[kind].pop(key, None)
         self._on_change(kind)
 
     def _note_pod(self, old_pod: Pod | None, new_pod: Pod | None) -> None:
@@ -394,18 +394,18 @@ class Store:
             state=WatchState.LIVE,
             since=since,
             last_seen=now,
-            received=time.monotonic(),
+            received_at=time.monotonic(),
             why=self._describe_missing(kind),
             hint="",
         )
         self._wake_subscribers()
 
     def _on_change(self, kind: str) -> None:
-        self._published.pop(kind, None)
+        self._snapshot_objects.pop(kind, None)
         self.mark_alive(kind)
 
     def _describe_missing(self, kind: str) -> str:
-        odd, note = self._odd[kind], self._notes.get(kind, "")
+        odd, note = self._unparsable[kind], self._notes.get(kind, "")
         if not odd:
             return note
         (namespace, name), why = next(iter(odd.items()))
@@ -424,15 +424,15 @@ class Store:
         """The current snapshot; the same object until something changes."""
         if self._fleet is None:
             for kind, objects in self._objects.items():
-                if kind not in self._published:
-                    self._published[kind] = objects.copy()
-            fields = {FLEET_FIELDS[kind]: objects for kind, objects in self._published.items()}
+                if kind not in self._snapshot_objects:
+                    self._snapshot_objects[kind] = objects.copy()
+            fields = {FLEET_FIELDS[kind]: objects for kind, objects in self._snapshot_objects.items()}
             self._fleet = Fleet(at=self._clock(), links=self._links.copy(), kueue_version=self.kueue_version, **fields)
-            self._keep_worked_out(self._last_fleet, self._fleet)
+            self._carry_over_cached(self._last_fleet, self._fleet)
             self._last_fleet, self._pod_changes = self._fleet, []
         return self._fleet
 
-    def _keep_worked_out(self, previous_fleet: Fleet, new_fleet: Fleet) -> None:
+    def _carry_over_cached(self, previous_fleet: Fleet, new_fleet: Fleet) -> None:
         """Copy results cached in the last snapshot that still hold into the new one, and update groups of pods."""
         for name, field_name in _WORKED_OUT.items():
             if (known := vars(previous_fleet).get(name)) is None:
@@ -446,7 +446,7 @@ class Store:
         """Yield at once and after every change; raises the exception that ended a watch."""
         woken = asyncio.Event()
         woken.set()
-        self._woken.add(woken)
+        self._subscribers.add(woken)
         try:
             while True:
                 await woken.wait()
@@ -457,7 +457,7 @@ class Store:
                     return
                 yield
         finally:
-            self._woken.discard(woken)
+            self._subscribers.discard(woken)
 
     async def snapshots(self) -> AsyncGenerator[Fleet, None]:
         """Yield the current snapshot and new ones after changes, with a pause in which changes accumulate."""

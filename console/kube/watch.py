@@ -42,7 +42,7 @@ SELECTED_PAGE_OBJECTS = 2000
 """Objects per page of a list with selectors: a command shows nothing before the last page."""
 LONG_LIST_OBJECTS = 1000  # objects beyond the first page from which on it is asked which of them are needed
 TURNS_UNTIL_SENT = 3  # of the event loop, in which a request leaves
-SILENCE_TIMEOUT = 90.0  # seconds without a line after which a watch is taken for dead; bookmarks come about every 60
+WATCH_TIMEOUT = 90.0  # seconds without a line after which a watch is taken for dead; bookmarks come about every 60
 WATCH_SECONDS = (240, 480)  # least and most seconds after which the server is asked to end a watch
 
 
@@ -86,7 +86,7 @@ Change = FirstListPage[Any] | Listed[Any] | Changed[Any] | ObjectUnparsable | Re
 
 
 class WatchSource(Protocol):
-    of: str  # what is listed, and by which server
+    label: str  # what is listed, and by which server
 
     async def page(self, token: str) -> bytes: ...
 
@@ -97,7 +97,7 @@ class WatchSource(Protocol):
         """Open a watch from that resourceVersion and yield its lines; once entered, the server has accepted it."""
 
 
-class _EndedAtOnce(Unreachable):
+class _EndedEarly(Unreachable):
     """Raised when a watch ended without an error, but sooner than a server ends one."""
 
 
@@ -107,7 +107,7 @@ MAX_UNCOUNTED_PAGES = 100  # pages of a list without a count, which every server
 MAX_LIST_GROWTH = 5000  # objects by which a list may be longer than its first page announced
 REST_PER_SECOND = 3.0  # seconds of rest after a second of work on changes: they are drawn, too
 MAX_BURST_SECONDS = 0.25  # seconds that work on changes may take until it is taken to have no end
-MAX_LINE_BYTES = 4 << 20  # bytes of a watch event, decoded in one step: etcd keeps objects of 1.5 MiB
+MAX_EVENT_BYTES = 4 << 20  # bytes of a watch event, decoded in one step: etcd keeps objects of 1.5 MiB
 
 
 async def follow_kind(
@@ -136,9 +136,9 @@ async def follow_kind(
                         change, version, storm = _parse_change(line), line.version or version, None
                         yield change
             if not retries.has_lasted():
-                raise _EndedAtOnce("Could not watch for changes: the server ended the watch within seconds.")
+                raise _EndedEarly("Could not watch for changes: the server ended the watch within seconds.")
         except ConsoleError as error:
-            failures, lasts_not = retries.fail(), isinstance(error, Gone | _EndedAtOnce)
+            failures, lasts_not = retries.fail(), isinstance(error, Gone | _EndedEarly)
             # One broken watch is mended before anybody would notice.
             is_shown = failures > 1 or (not lasts_not and (not version or isinstance(error, Refused)))
             version = "" if isinstance(error, Gone) else version
@@ -180,9 +180,9 @@ class _ListLimits:
         self._bytes += size
         if self._objects > MAX_OBJECTS or self._bytes > MAX_LIST_BYTES:
             return f"{self._objects:,} objects in {self._bytes >> 20:,} MiB so far"
-        if not page.next:
+        if not page.continue_token:
             return ""
-        if page.next == token or not found:
+        if page.continue_token == token or not found:
             return "a page " + ("is followed by itself" if found else "without objects is followed by another")
         if page.remaining is None:
             why = f"{self._objects:,} objects so far, and not said how many are to come"
@@ -218,9 +218,9 @@ async def _list_pages(
             slices.begin()
             page = reader.read_page(body)
             if why := length.add(page, len(body), token):
-                raise Unreadable(f"The list of {source.of} does not end: {why}.")
+                raise Unreadable(f"The list of {source.label} does not end: {why}.")
             del body
-            token, version = page.next, page.version
+            token, version = page.continue_token, page.version
             if token != ahead:
                 if fetching:
                     fetching.cancel()
@@ -230,7 +230,7 @@ async def _list_pages(
                 made, odd = reader.build_models(left, SLICE_SECONDS)
                 everything.update(made)
                 unreadable.update(odd)
-                if by_page and (page.next or length_hint(left)):
+                if by_page and (page.continue_token or length_hint(left)):
                     yield "", FirstListPage(made)
                 await (slices.pause() if key_expected() else asyncio.sleep(0))
             del page
@@ -259,15 +259,15 @@ class HttpSource:
     """Lists and watches one collection of the API server over HTTP."""
 
     def __init__(
-        self, client: Client, path: str, label: str, *, silence: float = SILENCE_TIMEOUT, query: Selection | None = None
+        self, client: Client, path: str, label: str, *, silence: float = WATCH_TIMEOUT, query: Selection | None = None
     ) -> None:
         self._client = client
         self._path = path
         self._description = label
-        self.of = f"{label} of the API server {client.login.server}"
+        self.label = f"{label} of the API server {client.login.server}"
         self._silence_seconds = silence
         self._query = {} if callable(query) else query or {}
-        self._selects = query if callable(query) else None
+        self._find_selector = query if callable(query) else None
 
     async def page(self, token: str) -> bytes:
         limit = str(SELECTED_PAGE_OBJECTS if self._query else LIST_PAGE_OBJECTS)
@@ -275,9 +275,9 @@ class HttpSource:
         return await self._client.request("GET", self._path, action=f"list {self._description}", params=params)
 
     async def choose_selector(self, first_page: bytes) -> bool:
-        if self._selects is None or (peek_list_meta(first_page).remaining or 0) <= LONG_LIST_OBJECTS:
+        if self._find_selector is None or (peek_list_meta(first_page).remaining or 0) <= LONG_LIST_OBJECTS:
             return False
-        selects, self._selects = self._selects, None
+        selects, self._find_selector = self._find_selector, None
         self._query = await selects(self._client)
         return bool(self._query)
 
@@ -325,8 +325,8 @@ async def _split_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, No
         first, *others = chunk.split(b"\n")
         rest.append(first)
         length = len(others[-1]) if others else length + len(first)
-        if length > MAX_LINE_BYTES:
-            why = f"Could not watch for changes: a line of the watch is longer than {MAX_LINE_BYTES >> 20} MiB."
+        if length > MAX_EVENT_BYTES:
+            why = f"Could not watch for changes: a line of the watch is longer than {MAX_EVENT_BYTES >> 20} MiB."
             raise Unreachable(why)
         for other in others:
             line = b"".join(rest)
@@ -392,7 +392,7 @@ async def store_kind(
     store: Store, connection: Connection, plural: str, namespace: str, query: Selection | None, goes_on: asyncio.Event
 ) -> None:
     """Keep the store's objects of a kind equal to the server's; watch them only once `goes_on` is set."""
-    kind, catalogue = kind_named(plural), connection.catalogue
+    kind, catalogue = kind_named(plural), connection.discovery
     asking: asyncio.Task[KueueVersion] | None = None
     async with aclosing(watch_kind(connection.client, catalogue, kind, namespace, query)) as changes:
         async for change in changes:

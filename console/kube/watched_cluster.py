@@ -49,20 +49,20 @@ class WatchedCluster:
         self.kubeconfig = kubeconfig  # contexts that are added to it are not written to a file
         self._kinds = tuple(kinds)
         self._selectors = dict(selectors or {})
-        self.begun_kinds = tuple(kind for kind in kinds if self._selectors.get(kind, "") is not None)
-        self._is_brief = is_brief  # whether kinds are only listed until `goes_on`
-        self.goes_on = asyncio.Event()
+        self.started_kinds = tuple(kind for kind in kinds if self._selectors.get(kind, "") is not None)
+        self._is_brief = is_brief  # whether kinds are only listed until `follow_event`
+        self.follow_event = asyncio.Event()
         if not is_brief:
-            self.goes_on.set()
+            self.follow_event.set()
         self._store = Store(self._kinds)
         self.snapshots = self._store.snapshots  # the latest, then new ones at most four times a second, until `close`
         self._connection: Connection | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
-        self._me = ""
-        self.answered = asyncio.Event()  # set once the server's version is known
+        self._permissions: dict[tuple[str, ...], tuple[float, bool]] = {}
+        self._own_name = ""
+        self.server_answered = asyncio.Event()  # set once the server's version is known
         self.beside: dict[str, Callable[[], Coroutine[None, None, None]]] = {}  # begun anew with each connection
-        self.when_left: list[Callable[[], None]] = []  # called when the cluster becomes another one
+        self.on_left: list[Callable[[], None]] = []  # called when the cluster becomes another one
 
     @staticmethod
     def prepare() -> ModuleType:
@@ -103,18 +103,18 @@ class WatchedCluster:
         self._connection = self.prepare().Connection(target)
         self.context, self.namespace, self.server_version = target.context, namespace or target.namespace, ""
         self.default_namespace = target.namespace
-        self.answered.clear()
+        self.server_answered.clear()
         if self._is_brief:
             self._connection.client.expect_little()
         else:
             self._start_task("greeting", self._read_server_and_user())
-        for kind in self.begun_kinds:
+        for kind in self.started_kinds:
             self._start_task(kind, self._watch_kind(kind))
         self._start_task("keep-alive", self._connection.client.keep_alive())
         for name, work in self.beside.items():
             self._start_task(name, work())
 
-    async def select(self, kind: str, query: Selection) -> None:
+    async def set_selector(self, kind: str, query: Selection) -> None:
         """Set the selector that a kind still waits for, and start its list."""
         self._selectors[kind] = query
         self._start_task(kind, self._watch_kind(kind))
@@ -151,7 +151,7 @@ class WatchedCluster:
         """The error that a credential plugin has not answered for a while; None if none is late."""
         from console.kube.login import PLUGIN_SLOW_SECONDS
 
-        return self.current_connection.client.login.unanswered(PLUGIN_SLOW_SECONDS)
+        return self.current_connection.client.login.unanswered_error(PLUGIN_SLOW_SECONDS)
 
     def pause_for_keypress(self) -> None:
         """Pause data from the cluster for a moment, so that the pressed key is handled first."""
@@ -171,10 +171,10 @@ class WatchedCluster:
         from console.kube import actions
 
         asked = (verb, resource, group, namespace, name, subresource)
-        until, answer = self._rights.get(asked, (0.0, False))
+        until, answer = self._permissions.get(asked, (0.0, False))
         if time.monotonic() >= until:
             answer = await actions.is_allowed(self.current_connection.client, *asked)
-            self._rights[asked] = (time.monotonic() + _PERMISSION_CACHE_SECONDS, answer)
+            self._permissions[asked] = (time.monotonic() + _PERMISSION_CACHE_SECONDS, answer)
         return answer
 
     async def require_namespace(self, name: str) -> None:
@@ -198,48 +198,48 @@ class WatchedCluster:
         failures = 0
         while not self.server_version:
             try:
-                self.server_version = await self.current_connection.catalogue.server_version()
+                self.server_version = await self.current_connection.discovery.server_version()
             except ConsoleError as error:
                 # The links say why; the version is only decoration.
                 failures += 1
                 await asyncio.sleep(DEFAULT_BACKOFF.wait(error, failures))
         await self.me()
-        self.answered.set()
+        self.server_answered.set()
 
     async def me(self) -> str:
         """The person's name as owner of launches: the login's e-mail address, else the user name."""
-        if not self._me:
+        if not self._own_name:
             from console.kube import actions
 
             name = ""
             with suppress(ConsoleError):  # the name of the user here is good enough, and the links say what is wrong
                 name = await actions.whoami(self.current_connection.client)
-            self._me = name if "@" in name else login_name()
-        return self._me
+            self._own_name = name if "@" in name else login_name()
+        return self._own_name
 
-    def whose(self, owner: str) -> str:
+    def format_owner(self, owner: str) -> str:
         """The owner's name for display: "you" for this person, else the name."""
-        return OWN_NAME if owner and owner == short_name(self._me) else owner
+        return OWN_NAME if owner and owner == short_name(self._own_name) else owner
 
     def _watch_kind(self, kind: str) -> Coroutine[None, None, None]:
         from console.kube.watch import store_kind
 
         connection, query = self.current_connection, self._selectors.get(kind)
-        return store_kind(self._store, connection, kind, self.namespace, query, self.goes_on)
+        return store_kind(self._store, connection, kind, self.namespace, query, self.follow_event)
 
     def is_watched(self, kind: str, namespace: str) -> bool:
         return kind in self._kinds and (kind not in self._store.in_one_namespace or namespace == self.namespace)
 
     def contexts(self) -> tuple[ContextName, ...]:
-        return self.kubeconfig.names(self.context)
+        return self.kubeconfig.context_names(self.context)
 
-    async def switch(self, *, context: str | None = None, namespace: str | None = None) -> None:
+    async def switch_context(self, *, context: str | None = None, namespace: str | None = None) -> None:
         """Switch to another context or namespace; BadKubeconfig, without any change, if there is no such context."""
         if context is not None and context != self.context:
             self.kubeconfig.target(context)
-            self._rights.clear()
-            self._me = ""
-            for tell in self.when_left:
+            self._permissions.clear()
+            self._own_name = ""
+            for tell in self.on_left:
                 tell()
             await self._disconnect()
             self._store.reset(self._kinds)
@@ -271,13 +271,13 @@ class WatchedCluster:
                     if (slow, answers) != before:
                         before = slow, answers
                         quiet = SERVER_CLOCK.now() - max(max(link.since, link.last_seen) for link in slow)
-                        left = max(0.0, silent - min(quiet, login.idle()))
+                        left = max(0.0, silent - min(quiet, login.idle_seconds()))
                         clock.reschedule(ends if answers else min(ends, loop.time() + left))
         except TimeoutError as error:
             from console.kube.api_errors import CHECK_NETWORK, unreachable_error
 
-            if login.idle() < silent:  # the server was not asked while a credential plugin ran
-                while not login.idle():
+            if login.idle_seconds() < silent:  # the server was not asked while a credential plugin ran
+                while not login.idle_seconds():
                     if (slow_plugin := self.slow_plugin) is not None:
                         raise slow_plugin from error
                     await asyncio.sleep(0.05)
@@ -309,7 +309,7 @@ class WatchedCluster:
         from console.kube import actions
 
         connection = self.current_connection
-        return await actions.read_manifest(connection.client, connection.catalogue, kind, namespace, name)
+        return await actions.read_manifest(connection.client, connection.discovery, kind, namespace, name)
 
     async def exec(
         self,

@@ -40,7 +40,7 @@ class ListPage(Struct, Generic[W], frozen=True):
     """One page of a list; `build_models` decodes the items that are still raw JSON."""
 
     items: Sequence[W | msgspec.Raw]
-    next: str  # token of the next page; empty on the last
+    continue_token: str  # token of the next page; empty on the last
     version: str  # resourceVersion to watch from
     remaining: int | None = None  # objects on the pages after it, as far as the server says so
 

@@ -33,7 +33,7 @@ class FrameReader:
 
     def __init__(self, sink: FrameSink) -> None:
         self._sink = sink
-        self._head = bytearray()  # the beginning of a frame's header, or of a control frame
+        self._header = bytearray()  # the beginning of a frame's header, or of a control frame
         self._bytes_left = 0  # bytes of the data frame under way that are still to come
 
     def feed(self, data: memoryview) -> None:
@@ -45,7 +45,7 @@ class FrameReader:
                 at += len(part)
                 self._bytes_left -= len(part)
                 self._sink.feed(part)
-            elif self._head:
+            elif self._header:
                 at = self._collect_split_header(data, at)
             else:
                 at = self._read_header(data, at)
@@ -56,19 +56,19 @@ class FrameReader:
         if skipped and data[offset] & 0x0F < CLOSE:
             self._start_frame(data[offset], length)
             return offset + skipped
-        self._head.append(data[offset])
+        self._header.append(data[offset])
         return offset + 1
 
     def _collect_split_header(self, data: memoryview, offset: int) -> int:
         """Add a byte to a header that arrives in pieces, or bytes to a control frame; returns the next offset."""
-        self._head.append(data[offset])
-        skipped, length = _parse_header(self._head, 0)
-        first, body = self._head[0], bytes(self._head[skipped:])
+        self._header.append(data[offset])
+        skipped, length = _parse_header(self._header, 0)
+        first, body = self._header[0], bytes(self._header[skipped:])
         if skipped and first & 0x0F < CLOSE:
-            self._head.clear()
+            self._header.clear()
             self._start_frame(first, length)
         elif skipped and len(body) == length:
-            self._head.clear()
+            self._header.clear()
             self._sink.control(first & 0x0F, body)
         return offset + 1
 
@@ -155,22 +155,22 @@ class MessageListener(Protocol):
 class WebSocket(asyncio.BufferedProtocol):
     """The client side of a WebSocket; it starts to read when `listen` gets a listener."""
 
-    def __init__(self, writer: asyncio.StreamWriter, read_bytes: asyncio.StreamReader, protocol: str) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, reader: asyncio.StreamReader, protocol: str) -> None:
         self.protocol = protocol  # what both sides speak inside the messages
-        self._gone = asyncio.Event()  # whether the connection below is closed
+        self._closed_event = asyncio.Event()  # whether the connection below is closed
         self._writer = writer  # kept, for it would close the connection when it is forgotten
         self._transport = cast("asyncio.Transport", writer.transport)  # asyncio declares only the writing half
-        self._earlier_reader = read_bytes
+        self._earlier_reader = reader
         self._buffer = memoryview(bytearray(_READ_BUFFER_BYTES))
         self._listener: MessageListener | None = None
         self._reader = FrameReader(self)
         self._received_at = self._event_loop.time()
-        self._asked = 0.0  # when a ping was sent that is not answered; 0.0 if none is
+        self._ping_sent_at = 0.0  # when a ping was sent that is not answered; 0.0 if none is
         self._timer: asyncio.TimerHandle | None = None
         self._goodbye: tuple[int, str] | None = None
         self._paused = False
         self.closed = False
-        self.waiting = False  # whether sending should wait
+        self.is_buffer_full = False  # whether sending should wait
 
     @property
     def _event_loop(self) -> asyncio.AbstractEventLoop:
@@ -225,7 +225,7 @@ class WebSocket(asyncio.BufferedProtocol):
         if self._goodbye is None and self._timer is not None:  # without a listener there is no one to notify of the end
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_TIMEOUT):
-                    await self._gone.wait()
+                    await self._closed_event.wait()
         self._abort_transport()
 
     def _abort_unanswered_close(self) -> None:
@@ -247,8 +247,8 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def ping(self) -> None:
         """Send a ping to check that the other side still answers, for example after the machine slept."""
-        if not self.closed and not self._asked:
-            self._asked = self._event_loop.time()
+        if not self.closed and not self._ping_sent_at:
+            self._ping_sent_at = self._event_loop.time()
             self._transport.write(frame_header(PING))
             if self._timer:
                 self._timer.cancel()
@@ -257,14 +257,14 @@ class WebSocket(asyncio.BufferedProtocol):
     def _check_answers(self) -> None:
         now = self._event_loop.time()
         if self._paused:  # no answer can be read now
-            self._received_at, self._asked = now, 0.0
-        if self._asked and now - self._asked >= PONG_TIMEOUT:
+            self._received_at, self._ping_sent_at = now, 0.0
+        if self._ping_sent_at and now - self._ping_sent_at >= PONG_TIMEOUT:
             self.abort("the API server no longer answers on it")
             return
-        if not self._asked and now - self._received_at >= PING_AFTER_SECONDS:
+        if not self._ping_sent_at and now - self._received_at >= PING_AFTER_SECONDS:
             self.ping()
             return
-        due = self._asked + PONG_TIMEOUT if self._asked else self._received_at + PING_AFTER_SECONDS
+        due = self._ping_sent_at + PONG_TIMEOUT if self._ping_sent_at else self._received_at + PING_AFTER_SECONDS
         self._timer = self._event_loop.call_later(max(0.5, due - now), self._check_answers)
 
     # what asyncio calls
@@ -278,7 +278,7 @@ class WebSocket(asyncio.BufferedProtocol):
     def eof_received(self) -> None: ...
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._gone.set()
+        self._closed_event.set()
         if exc is not None:
             from console.kube.api_errors import failure_cause
 
@@ -287,17 +287,17 @@ class WebSocket(asyncio.BufferedProtocol):
             self._finish("the API server closed the connection")
 
     def pause_writing(self) -> None:
-        self.waiting = True
+        self.is_buffer_full = True
         if self._listener and not self.closed:
             self._listener.on_buffer_full(True)
 
     def resume_writing(self) -> None:
-        self.waiting = False
+        self.is_buffer_full = False
         if self._listener and not self.closed:
             self._listener.on_buffer_full(False)
 
     def _on_received(self, data: memoryview) -> None:
-        self._received_at, self._asked = self._event_loop.time(), 0.0
+        self._received_at, self._ping_sent_at = self._event_loop.time(), 0.0
         try:
             self._reader.feed(data)
         except ValueError:

@@ -25,7 +25,7 @@ class ChartObject:
     name: str
     release: str
     release_namespace: str
-    kept: bool  # it outlives its release on purpose
+    is_kept: bool  # it outlives its release on purpose
 
 
 async def list_chart_objects(client: Client, namespace: str) -> tuple[tuple[ChartObject, ...], tuple[str, ...]]:

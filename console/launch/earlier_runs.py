@@ -40,7 +40,7 @@ class EarlierRuns:
         if time.monotonic() > self._speeds_at + SPEED_CACHE_SECONDS:
             self._speeds_at, self._speeds = time.monotonic(), {}
             for run in await self._history.list_runs():
-                if run.open or run.server != self._server:
+                if run.is_open or run.server != self._server:
                     continue
                 for name, speed in (("tflops_per_gpu", run.tflops), ("tokens_per_s", run.tokens_per_s)):
                     if speed is not None:

@@ -34,7 +34,7 @@ class FieldChoices:
 
     kind: str  # as in `Field.choices_from`
     names: tuple[str, ...] = ()  # what is most likely wanted first
-    about: Mapping[str, str] = field(default_factory=dict)  # name -> a few words, where there is something to say
+    details: Mapping[str, str] = field(default_factory=dict)  # name -> a few words, where there is something to say
     state: ChoicesState = ChoicesState.LISTED
     why: str = ""  # one sentence while nothing can be chosen
     fills: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # name -> texts of other fields, by path
@@ -45,7 +45,7 @@ class FieldChoices:
         return FieldChoices(
             self.kind,
             names,
-            {**other_choices.about, **self.about},
+            {**other_choices.details, **self.details},
             ChoicesState.LISTED if names else other_choices.state,
             "" if names else other_choices.why or self.why,
             {**other_choices.fills, **self.fills},
@@ -138,7 +138,7 @@ _OWN_SECRETS = "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-tok
 class _ChoiceSource:
     noun: str
     kind: Kind
-    read: Callable[[Sequence[_ListedObject]], NamedItems]
+    describe: Callable[[Sequence[_ListedObject]], NamedItems]
     accept: str = "application/json"
     selector: str = ""
 
@@ -199,7 +199,7 @@ async def _read_choices(client: Client, discovery: ApiDiscovery, namespace: str,
         return absent
     except ConsoleError as error:
         return FieldChoices(name, state=ChoicesState.FAILED, why=error.message)
-    found = source.read(items)
+    found = source.describe(items)
     why = "" if found else f"{namespace} has no {source.noun} to choose from."
     about = {each: words for each, words in found if words}
     return FieldChoices(name, tuple(each for each, _ in found), about, why=why)

@@ -134,7 +134,7 @@ RECIPE_KEYS = {
 @dataclass(slots=True)
 class TranslatedValues:
     recipe: str = ""
-    testbed: bool = False  # whether it is the testbed, which runs its tests and keeps what its pods print
+    is_testbed: bool = False  # whether it is the testbed, which runs its tests and keeps what its pods print
     values: list[tuple[str, Any]] = field(default_factory=list)  # path and raw value; later ones win
     left_out: list[Remark] = field(default_factory=list)
     notes: list[Remark] = field(default_factory=list)
@@ -173,7 +173,7 @@ def translate_values(root: dict[str, Any], own: set[str], texts: Mapping[str, st
     _translate_mounts(root, out)
     _translate_file_systems(root, out)
     _translate_gib(root, out)
-    if out.testbed:
+    if out.is_testbed:
         _keep_testbed_logs(out)
     for way, path in RENAMED_VALUES.items():
         value = pop_at(root, way)
@@ -198,7 +198,7 @@ def _translate_scripts(root: dict[str, Any], texts: Mapping[str, str], out: Tran
         if out.recipe == "own-script":
             _translate_own_script(launcher, "workload_launcher", "recipe.script.text", texts, out)
         elif launcher.name == TESTBED_SCRIPT and training is None:
-            out.testbed = True
+            out.is_testbed = True
             out.set_value("keepAlive", True)
     if isinstance(training, FileValue):
         if training.name == "qwen3.sh":

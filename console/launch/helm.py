@@ -145,9 +145,9 @@ class Helm:
                     with _kubeconfig_arguments(kubeconfig) as given, Config(namespace=namespace, **given) as config:
                         return call(config)
                 except _helm_error_type() as error:
-                    if proxy.elsewhere:
+                    if proxy.refused_address:
                         raise Refused(
-                            f"{failure}: the API server answers with a redirect to {proxy.elsewhere}.",
+                            f"{failure}: the API server answers with a redirect to {proxy.refused_address}.",
                             "Write that address into the kubeconfig if it is the right one.",
                         ) from error
                     if proxy.failure is not None:
@@ -232,7 +232,7 @@ class Helm:
             if only is not None:
                 removal.require_only(only, name, namespace)
             config.uninstall(name)
-            return removal.goes
+            return removal.removed
 
         return await self._run_in_thread(namespace, name, work, f"{name} could not be removed from {namespace}")
 
@@ -266,13 +266,13 @@ class Helm:
 class RemovalPlan:
     """The objects that are removed with a release (`goes`) and those that are kept (`stays`), as "Kind name"."""
 
-    goes: tuple[str, ...]
-    stays: tuple[str, ...]
+    removed: tuple[str, ...]
+    kept: tuple[str, ...]
     manifests: tuple[str, ...]
 
     def require_only(self, names: Collection[str], name: str, namespace: str) -> None:
         """Raise Conflict if more objects would be removed than those in `names`."""
-        if more := [each for each in self.goes if each not in names]:
+        if more := [each for each in self.removed if each not in names]:
             raise Conflict(
                 f"The release {name} in {namespace} was changed in the meantime: it names {', '.join(more[:5])} too."
                 " Nothing was removed.",
@@ -318,8 +318,8 @@ async def _kubeconfig_of(login: Login) -> dict[str, Any]:
         elif kind:
             user["username"], _, user["password"] = base64.b64decode(credential).decode().partition(":")
         given = await login.certificates()
-        if given.client:  # of a text with both Go takes the certificate here and the key there
-            encoded = base64.b64encode(given.client.encode()).decode()
+        if given.client_pem:  # of a text with both Go takes the certificate here and the key there
+            encoded = base64.b64encode(given.client_pem.encode()).decode()
             user["client-certificate-data"] = user["client-key-data"] = encoded
         if given.authority:
             cluster["certificate-authority-data"] = base64.b64encode(given.authority.encode()).decode()

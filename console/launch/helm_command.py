@@ -176,7 +176,7 @@ class HelmLine:
     unknown_variables: list[str] = field(
         default_factory=list
     )  # variables in name, namespace or paths that nobody has set
-    others: int = 0  # further helm commands in the text
+    other_commands: int = 0  # further helm commands in the text
 
 
 def looks_like_helm(text: str) -> bool:
@@ -191,7 +191,7 @@ def parse_helm_line(text: str, variables: Mapping[str, str]) -> HelmLine:
     found = [rest for words in split_commands(text, variables) if (rest := _install_arguments(words)) is not None]
     if not found:
         raise BadInput("There is no helm install command in this text.", "Paste it from `helm install` to its end.")
-    line = HelmLine(others=len(found) - 1)
+    line = HelmLine(other_commands=len(found) - 1)
     given: dict[str, list[CommandWord]] = {}
     places: list[CommandWord] = []
     _split_options(found[0], given, places)

@@ -41,39 +41,39 @@ class SetValues:
     left_out: list[tuple[KeyPath, tuple[str, ...]]] = field(default_factory=list)  # with the unknown variables in them
     _option: str = ""
     _text: str = ""
-    _at: int = 0
-    _way: list[str | int] = field(default_factory=list)
-    _room: int = _MAX_LIST_ITEMS
+    _offset: int = 0
+    _key_path: list[str | int] = field(default_factory=list)
+    _entries_left: int = _MAX_LIST_ITEMS
 
     def add(self, option: str, text: str, unknown: Collection[str] = ()) -> None:
         """Apply an option; values with a variable in `unknown` are recorded in `left_out` instead. Raises BadInput."""
-        self._option, self._text, self._at, self._way = option, text, 0, []
+        self._option, self._text, self._offset, self._key_path = option, text, 0, []
         if option == "--set-json" and text.lstrip().startswith("{"):
             tree = self._decode_json()
-            if self._text[self._at :].strip():
+            if self._text[self._offset :].strip():
                 raise self._error("is not valid JSON")
             self.left_out += [((name,), tuple(unknown)) for name in tree if unknown]
             self.root = self.root if unknown else overlay_values(self.root, tree)
             return
-        while (start := self._at) < len(text):
+        while (start := self._offset) < len(text):
             if unknown:
                 self._add_one({})
-                given = text[start : self._at]
+                given = text[start : self._offset]
                 names = tuple(each for each in unknown if each in given)
                 # The name of a launcher tells the recipe, wherever its folder is.
                 if names and not (option == "--set-file" and "$" not in FileValue(given).name):
-                    self.left_out.append((tuple(self._way), names))
+                    self.left_out.append((tuple(self._key_path), names))
                     continue
-                self._at = start
+                self._offset = start
             self._add_one(self.root)
 
     def _add_one(self, root: dict[str, Any]) -> None:
-        self._way = []
+        self._key_path = []
         with suppress(_EndOfText):
             self._set_key(root, 0)
 
     def _error(self, subject: str, hint: str = "") -> BadInput:
-        return BadInput(f"{' '.join(filter(None, (self._option, format_key_path(self._way))))} {subject}.", hint)
+        return BadInput(f"{' '.join(filter(None, (self._option, format_key_path(self._key_path))))} {subject}.", hint)
 
     def _set_key(self, level: dict[str, Any], dots: int) -> None:
         name, end = self._read_until("=[." if self._option == "--set-literal" else "=[.,")
@@ -103,7 +103,7 @@ class SetValues:
             raise _EndOfText
         value: Any = ""
         if end == "=":
-            value = self._read_value() if self._at < len(self._text) or self._option == "--set-json" else ""
+            value = self._read_value() if self._offset < len(self._text) or self._option == "--set-json" else ""
         elif end == "[":
             value = self._open_level(items, index, list)
             self._set_item(value, self._read_index(), dots)
@@ -113,8 +113,8 @@ class SetValues:
             value = items[index] if index < len(items) else {}
             self._set_key(value, dots)
         more = max(0, index + 1 - len(items))
-        self._room -= more
-        if index > MAX_LIST_INDEX or self._room < 0:
+        self._entries_left -= more
+        if index > MAX_LIST_INDEX or self._entries_left < 0:
             raise self._error(f"counts beyond {MAX_LIST_INDEX:,} entries")
         items += [None] * more
         items[index] = value
@@ -128,17 +128,17 @@ class SetValues:
         return below
 
     def _enter_key(self, key: str | int) -> None:
-        self._way.append(key)
-        if len(self._way) > _MAX_DEPTH:
+        self._key_path.append(key)
+        if len(self._key_path) > _MAX_DEPTH:
             raise self._error(f"nests deeper than {_MAX_DEPTH} levels")
 
     def _read_until(self, end_characters: str) -> tuple[str, str]:
         """(text up to the first unescaped character of `end_characters`, that character or empty at the end)."""
         literal, end_characters = self._option == "--set-literal", re.escape(end_characters)
         inside = f"[^{end_characters}]" if literal else rf"\\.?|[^\\{end_characters}]"
-        found = re.compile(rf"((?:{inside})*+)([{end_characters}]?)", re.DOTALL).match(self._text, self._at)
+        found = re.compile(rf"((?:{inside})*+)([{end_characters}]?)", re.DOTALL).match(self._text, self._offset)
         assert found is not None  # it may be empty
-        self._at = found.end()
+        self._offset = found.end()
         return found[1] if literal else re.sub(r"\\(.?)", r"\1", found[1], flags=re.DOTALL), found[2]
 
     def _read_index(self) -> int:
@@ -150,7 +150,7 @@ class SetValues:
 
     def _read_value(self) -> Any:
         if self._option == "--set-literal":
-            start, self._at = self._at, len(self._text)
+            start, self._offset = self._offset, len(self._text)
             return self._text[start:]
         if self._option == "--set-json":
             if self._skip_comma():
@@ -158,30 +158,30 @@ class SetValues:
             value = self._decode_json()
             self._skip_comma()
             return value
-        if self._at == len(self._text):
+        if self._offset == len(self._text):
             raise _EndOfText
-        if self._text[self._at] != "{":
+        if self._text[self._offset] != "{":
             return self._convert_text(self._read_until(",")[0])
         items, end = [], ""
-        self._at += 1
+        self._offset += 1
         while end != "}":
             item, end = self._read_until(",}")
             if not end:
                 raise self._error("has a list that is never closed", "Quote it: --set 'path={a,b}'.")
             items.append(self._convert_text(item))
-        self._at += self._text.startswith(",", self._at)
+        self._offset += self._text.startswith(",", self._offset)
         return items
 
     def _skip_comma(self) -> bool:
         """Skip blanks and one comma; returns whether there was a comma or the end of the text."""
-        self._at = len(self._text) - len(self._text[self._at :].lstrip())
-        self._at += (comma := self._text.startswith(",", self._at))
-        return comma or self._at == len(self._text)
+        self._offset = len(self._text) - len(self._text[self._offset :].lstrip())
+        self._offset += (comma := self._text.startswith(",", self._offset))
+        return comma or self._offset == len(self._text)
 
     def _decode_json(self) -> Any:
-        start = len(self._text) - len(self._text[self._at :].lstrip())
+        start = len(self._text) - len(self._text[self._offset :].lstrip())
         try:
-            value, self._at = _JSON_DECODER.raw_decode(self._text, start)
+            value, self._offset = _JSON_DECODER.raw_decode(self._text, start)
         except (ValueError, RecursionError) as error:
             raise self._error("is not valid JSON") from error
         return value

@@ -311,10 +311,10 @@ class ChartCatalog:
 class Launcher:
     """Renders, checks, installs and removes launch plans on a cluster."""
 
-    catalogue: ChartCatalog
+    chart_catalog: ChartCatalog
     helm: Helm
     client: Client  # the same cluster, for what Helm does not do: asking whether objects would be accepted
-    who: Callable[[], Awaitable[str]] | None = None  # as whom it is launched; None: nobody is named
+    find_owner: Callable[[], Awaitable[str]] | None = None  # as whom it is launched; None: nobody is named
 
     async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
         """The objects that a plan would create; the cluster is only asked for the account's name."""
@@ -332,7 +332,7 @@ class Launcher:
 
     async def _require_queue(self, plan: LaunchPlan) -> None:
         """Raise NoSuchQueue if the plan's queue does not exist: the job would wait for ever."""
-        values = self.catalogue.values(plan)
+        values = self.chart_catalog.values(plan)
         queue = values.get("queue")
         if not queue or not values.get("gpus"):
             return
@@ -342,33 +342,33 @@ class Launcher:
             raise NoSuchQueue(f"{plan.namespace} has no LocalQueue {queue}.", there)
 
     async def _render_manifests(self, plan: LaunchPlan) -> tuple[str, ...]:
-        self.catalogue.require_valid(plan)
+        self.chart_catalog.require_valid(plan)
         values = await self._values_with_owner(plan)
-        return await self.helm.render(self.catalogue.chart, values, name=plan.name, namespace=plan.namespace)
+        return await self.helm.render(self.chart_catalog.chart, values, name=plan.name, namespace=plan.namespace)
 
     async def launch(self, plan: LaunchPlan) -> str:
         """Check and install the plan, and return the JobSet's name; a failed install leaves nothing behind."""
         await self.dry_run(plan)
         await self.helm.install(
-            self.catalogue.chart,
+            self.chart_catalog.chart,
             await self._values_with_owner(plan),
             name=plan.name,
             namespace=plan.namespace,
-            labels={RECIPE_LABEL: self.catalogue.find_recipe(plan.recipe).id},
+            labels={RECIPE_LABEL: self.chart_catalog.find_recipe(plan.recipe).id},
         )
         return plan.name
 
     async def _values_with_owner(self, plan: LaunchPlan) -> dict[str, Value]:
         """The values for a new release, including the name of the person who launches it."""
-        values = self.catalogue.chart_values(plan)
-        return overlay_values(values, {"owner": await self.who()}) if self.who else values
+        values = self.chart_catalog.chart_values(plan)
+        return overlay_values(values, {"owner": await self.find_owner()}) if self.find_owner else values
 
     async def stop(self, namespace: str, name: str, only_objects: Collection[str] | None = None) -> tuple[str, ...]:
         """Remove a release; "Kind name" of each object. Raises NotFound, or Conflict for others than `only_objects`."""
         removal = await self.removal(namespace, name)
         if only_objects is not None:
             removal.require_only(only_objects, name, namespace)
-        return await self.helm.uninstall(name=name, namespace=namespace, only=removal.goes)
+        return await self.helm.uninstall(name=name, namespace=namespace, only=removal.removed)
 
     async def removal(self, namespace: str, name: str) -> RemovalPlan:
         """The objects that `stop` would remove and keep. Raises NotFound, Conflict or ReleaseFailed as `stop` does."""
@@ -377,7 +377,7 @@ class Launcher:
         from console.launch.chart_objects import require_own_objects
 
         removal = await self.helm.plan_removal(name=name, namespace=namespace)
-        await require_own_objects(self.client, namespace, name, removal.goes)
+        await require_own_objects(self.client, namespace, name, removal.removed)
         return removal
 
     async def releases(self, namespace: str = "") -> tuple[Release, ...]:

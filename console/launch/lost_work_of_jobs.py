@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from console.metrics.lost_work import LostWork
     from console.scheduling.what_if import Consequence, WhatIf
 
-LOG_TIMEOUT = 10.0  # seconds in which a log has to be read that tells what would be lost
+LOST_WORK_LOG_TIMEOUT = 10.0  # seconds in which a log has to be read that tells what would be lost
 
 
 class UnsavedWork:
@@ -33,13 +33,13 @@ class UnsavedWork:
         if jobset is None or find_lost_work(jobset, fleet, (), now, folder=folder) is None:
             return None
         try:
-            async with asyncio.timeout(LOG_TIMEOUT):
+            async with asyncio.timeout(LOST_WORK_LOG_TIMEOUT):
                 measures = await self._jobs.read_log(namespace, name)
             if any(measures.tracks) or measures.tests or not measures.unread:
                 return find_followed_lost_work(jobset, fleet, measures, folder, now)
             unread = unread_words(measures.unread[0])
         except TimeoutError:
-            unread = f"its log could not be read in {LOG_TIMEOUT:g} s"
+            unread = f"its log could not be read in {LOST_WORK_LOG_TIMEOUT:g} s"
         except ConsoleError as error:
             unread = unread_words(error)
         spans = await self._session_runs.read_spans(namespace, name)  # what consoles saw of it before

@@ -54,7 +54,7 @@ class PlanTexts:
     def __init__(self, chart_catalog: ChartCatalog, render: Render) -> None:
         self._chart_catalog, self._schema = chart_catalog, chart_catalog.schema
         self._render = render
-        self._rendered: tuple[LaunchPlan, tuple[Manifest, ...]] | None = None  # the last difference's base
+        self._last_rendering: tuple[LaunchPlan, tuple[Manifest, ...]] | None = None  # the last difference's base
         self._known = [path for path, part in iter_fields(chart_catalog.schema) if not part.get("x-hidden")]
 
     def write_yaml(self, plan: LaunchPlan, old_text: str = "") -> str:
@@ -243,9 +243,9 @@ class PlanTexts:
         """The differences of the plan's objects from those of the recipe's defaults, or of the values `against`."""
         base = LaunchPlan(plan.recipe, plan.name, plan.namespace, dict(against or {}))
         after = await self._render(plan)
-        if self._rendered is None or self._rendered[0] != base:
-            self._rendered = base, await self._render(base)
-        return diff_manifests(self._rendered[1], after)
+        if self._last_rendering is None or self._last_rendering[0] != base:
+            self._last_rendering = base, await self._render(base)
+        return diff_manifests(self._last_rendering[1], after)
 
     def _parse_values_file(self, recipe: str, root: YamlNode | None) -> Draft:
         tree = parse_plain(root, {}) if root else {}
@@ -286,8 +286,8 @@ class PlanTexts:
         own = get_path(root, "recipe.id")
         draft = self._translate_gpu_recipe(str(own) if isinstance(own, str) else named or recipe, root, texts, out)
         notes = list(draft.notes)
-        if line.others:
-            notes.append(Remark("", f"Only the first of {line.others + 1} helm commands was imported."))
+        if line.other_commands:
+            notes.append(Remark("", f"Only the first of {line.other_commands + 1} helm commands was imported."))
         left = [*draft.left_out]
         if line.unknown_variables:
             words = f"The release's name was not imported: {', '.join(line.unknown_variables)} is not known here."

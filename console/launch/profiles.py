@@ -22,7 +22,7 @@ from console.launch.values_schema import suggest_path, without_secrets
 if TYPE_CHECKING:
     from console.launch.install import ChartCatalog
 
-MAX_FILE_BYTES = 1 << 20  # bytes of a profile
+MAX_PROFILE_BYTES = 1 << 20  # bytes of a profile
 PLACE_KEYS = {
     "project": ("PROJECT_ID", "PROJECT", "GOOGLE_CLOUD_PROJECT"),
     "region": ("REGION", "CLUSTER_REGION"),
@@ -43,7 +43,7 @@ _FILE_COMMENT = "# Default values for the form of every recipe; a4 profiles NAME
 class LaunchProfile:
     name: str
     values: Mapping[str, Value]  # nested; only what can be used
-    places: Mapping[str, str] = field(default_factory=dict)  # of `PLACES`, those that are no values of the chart
+    place_values: Mapping[str, str] = field(default_factory=dict)  # of `PLACES`, those that are no values of the chart
     problems: tuple[FieldProblem, ...] = ()  # keys that no recipe has, and values that may not stand in a profile
 
 
@@ -84,7 +84,7 @@ class Profiles:
         known = {
             place: str(profile.values[place]) for place in PLACE_KEYS if isinstance(profile.values.get(place), str)
         }
-        known |= profile.places
+        known |= profile.place_values
         return {variable: value for place, value in known.items() for variable in PLACE_KEYS[place]}
 
     async def default_name(self) -> str:
@@ -172,7 +172,7 @@ class Profiles:
 
 def _load_values(path: Path) -> dict[str, Value]:
     try:
-        found = load_without_references(read_own_file(path, MAX_FILE_BYTES).decode())
+        found = load_without_references(read_own_file(path, MAX_PROFILE_BYTES).decode())
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise BadInput(f"The profile {path} cannot be read: {why}.") from error

@@ -41,12 +41,12 @@ class Releases:
         recipe = get_path(values, "recipe.id")
         if not isinstance(recipe, str):
             raise BadInput(f"{name} was not launched from a recipe.", "a4 releases lists those that were.")
-        known = launcher.catalogue.find_recipe(recipe).id
-        return LaunchPlan(known, name, namespace, minimal_override(launcher.catalogue.defaults(known), values))
+        known = launcher.chart_catalog.find_recipe(recipe).id
+        return LaunchPlan(known, name, namespace, minimal_override(launcher.chart_catalog.defaults(known), values))
 
     def plan_of_job(self, jobset: JobSet) -> LaunchPlan:
         """A plan that resembles a job without a Helm release: its recipe, and the values that its JobSet shows."""
-        catalogue = self._launcher().catalogue
+        catalogue = self._launcher().chart_catalog
         recipe = catalogue.find_recipe(jobset.recipe).id
         defaults = catalogue.defaults(recipe)
         known: dict[str, Value] = {"queue": jobset.queue, "priorityClass": jobset.priority_class}

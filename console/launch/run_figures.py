@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from console.scheduling.pod_slots import PodSlot
     from trainlog import NcclTest
 
-TAIL_LINES = 20_000  # lines at the end of a log in which its last figures stand
-READ_TIMEOUT = 10.0  # seconds that reading such a log may take
+FIGURE_TAIL_LINES = 20_000  # lines at the end of a log in which its last figures stand
+FIGURES_TIMEOUT = 10.0  # seconds that reading such a log may take
 
 
 async def read_last_figures(
@@ -46,7 +46,7 @@ async def read_last_figures(
     why: dict[str, Any] = {}
     for number, pod in dict.fromkeys((*failed, *pods[:1], *pods[-1:])):
         try:
-            async with asyncio.timeout(READ_TIMEOUT):
+            async with asyncio.timeout(FIGURES_TIMEOUT):
                 found, late, spans, phases = await _read_pod_figures(
                     cluster, number, pod, first, jobset.finished_at or SERVER_CLOCK.now()
                 )
@@ -65,7 +65,7 @@ async def _read_pod_figures(
     from console.logs.log_line import PodLine
     from console.metrics.job_measures import JobMeasures, LogReader
 
-    lines = await read_tail(cluster.current_connection.client, pod, TAIL_LINES)
+    lines = await read_tail(cluster.current_connection.client, pod, FIGURE_TAIL_LINES)
     measures = JobMeasures((pod.namespace, pod.name))
     reader = LogReader(measures, 1)
     await asyncio.to_thread(reader.feed_lines, [PodLine(0, line.time, line.text) for line in lines])

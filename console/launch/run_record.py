@@ -85,7 +85,7 @@ class RunRecord(Struct, frozen=True):
         return self.namespace, self.name
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         return self.outcome in OPEN_OUTCOMES
 
     @property
@@ -99,7 +99,7 @@ class RunRecord(Struct, frozen=True):
     @property
     def state(self) -> str:
         """The run's state as for a job; a running one may also be "diverged" or "stalled", by its alarms."""
-        if self.now is not None and self.open:
+        if self.now is not None and self.is_open:
             return self.now.state
         if self.outcome is Outcome.WAITING:
             return JobState.PENDING
@@ -126,7 +126,7 @@ class RunRecord(Struct, frozen=True):
     @property
     def reason(self) -> str:
         """The reason why the run failed, or the current problem of its job; empty if there is none or it is unknown."""
-        now = (self.now.words, self.now.verdict) if self.now is not None and self.open else ()
+        now = (self.now.words, self.now.verdict) if self.now is not None and self.is_open else ()
         return "; ".join(filter(None, now)) or self.why
 
     @property
@@ -174,13 +174,13 @@ class RunRecord(Struct, frozen=True):
         kept = self.end_of_kept_job
         lost = {Outcome.FAILED, Outcome.STOPPED, Outcome.DIVERGED}
         wasted = self.outcome in lost if kept is None else bool(kept.last) or self.nan
-        end = self.ended or ((self.looked or now) if self.open else 0.0)
-        moments = RunMoments(self.gpus, seen.created or self.launched, self.started, end, not self.open, wasted)
+        end = self.ended or ((self.looked or now) if self.is_open else 0.0)
+        moments = RunMoments(self.gpus, seen.created or self.launched, self.started, end, not self.is_open, wasted)
         return compute_ledger(moments, seen, self.alarms)
 
     def seconds(self, now: float) -> float | None:
         """Run time in seconds without queueing and kept pods, if known; None if unknown."""
-        end = kept.start if (kept := self.end_of_kept_job) is not None else self.ended or (now if self.open else 0.0)
+        end = kept.start if (kept := self.end_of_kept_job) is not None else self.ended or (now if self.is_open else 0.0)
         begin = self.started or (0.0 if self.outcome is Outcome.WAITING else self.launched)
         return max(0.0, end - begin) if begin and end else None
 

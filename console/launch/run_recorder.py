@@ -17,7 +17,7 @@ from console.kube.nested_values import merge_values
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet, WatchState
 from console.kube.stream_completeness import SERVER_CLOCK
-from console.launch.open_runs import REFRESH_SECONDS
+from console.launch.open_runs import RUNS_REFRESH_SECONDS
 from console.launch.run_figures import known_figures, known_phases, read_last_figures, with_alarms
 from console.launch.run_record import Outcome, RunRecord, finish_record, is_run_of_job, update_from_cluster, update_seen
 from console.metrics.time_spans import merge_spans
@@ -46,8 +46,8 @@ class RunRecorder:
     ) -> None:
         self._cluster, self._jobs, self._session_runs = cluster, jobs, session_runs
         self._chart_catalog, self._launcher = chart_catalog, launcher
-        self._last_seen: dict[int, float] = {}  # when it was last noted what a run's time goes into
-        self._settling = asyncio.Lock()
+        self._recorded_at: dict[int, float] = {}  # when it was last noted what a run's time goes into
+        self._update_lock = asyncio.Lock()
 
     async def record_launch(self, plan: LaunchPlan) -> RunRecord:
         from console.launch.values_schema import (
@@ -60,7 +60,7 @@ class RunRecorder:
         gpus, chart = whole.get("gpus"), await asyncio.to_thread((catalogue.chart / "Chart.yaml").read_text)
         uid, connection = "", self._cluster.current_connection
         with suppress(ConsoleError):  # the watch will tell it
-            uid = (await read_jobset(connection.client, connection.catalogue, plan.namespace, plan.name)).uid
+            uid = (await read_jobset(connection.client, connection.discovery, plan.namespace, plan.name)).uid
         version = re.search(r"^version: *\"?([^\s\"]+)", chart, re.MULTILINE)
         run = RunRecord(
             recipe=catalogue.find_recipe(plan.recipe).id,
@@ -114,7 +114,7 @@ class RunRecorder:
                 await self.update_open_runs()
             except ConsoleError:
                 # The cluster or the file does not answer now; links and `note` say so, and it is tried again.
-                await asyncio.sleep(REFRESH_SECONDS)
+                await asyncio.sleep(RUNS_REFRESH_SECONDS)
             await asyncio.sleep(POLL_SECONDS)
 
     async def update_open_runs(self) -> None:
@@ -122,7 +122,7 @@ class RunRecorder:
         link, pods = (self._cluster.fleet.links.get(kind) for kind in ("jobsets", "pods"))
         if not link or link.state is not WatchState.LIVE or not pods or pods.state is WatchState.LISTING:
             return  # why a job failed stands in its pods
-        async with self._settling:
+        async with self._update_lock:
             fleet = self._cluster.fleet
             for run in await self._session_runs.open.list():
                 jobset = fleet.jobsets.get(run.key)
@@ -139,19 +139,19 @@ class RunRecorder:
 
     async def _record_state(self, run: RunRecord, jobset: JobSet, fleet: Fleet) -> None:
         now = with_alarms(update_from_cluster(run, jobset, fleet), self._jobs)
-        due = time.monotonic() > self._last_seen.get(run.number, 0.0) + SECONDS_BETWEEN_LEDGER_NOTES or len(
+        due = time.monotonic() > self._recorded_at.get(run.number, 0.0) + SECONDS_BETWEEN_LEDGER_NOTES or len(
             now.alarms
         ) > len(run.alarms)
-        if due or not now.open:
+        if due or not now.is_open:
             now = replace(now, **known_figures(run, self._jobs))
         spans, phases = self._jobs.list_spans(run.key), known_phases(run, self._jobs)
-        if not now.open:
+        if not now.is_open:
             found, _, last, phases = await read_last_figures(self._cluster, jobset, fleet)
             found["why"] = "; ".join(filter(None, (found.get("why"), now.why)))
             now, spans = replace(now, **found), merge_spans(spans, last)
             now = finish_record(now)
-        if due or not now.open:
-            self._last_seen[run.number] = time.monotonic()
+        if due or not now.is_open:
+            self._recorded_at[run.number] = time.monotonic()
             now = update_seen(now, jobset, fleet, spans, phases)
         await self._session_runs.open.write(run, now)
 
@@ -187,6 +187,6 @@ class RunRecorder:
 
     async def close(self) -> None:
         """Complete open records once more."""
-        self._last_seen.clear()  # what was found since it was last noted, such as a slow rank
+        self._recorded_at.clear()  # what was found since it was last noted, such as a slow rank
         with suppress(ConsoleError):  # nothing is lost: the next console sees it
             await self.update_open_runs()

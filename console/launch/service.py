@@ -52,12 +52,12 @@ class LaunchService:
     def __init__(self, cluster: WatchedCluster, jobs: KnownJobs) -> None:
         self._cluster, self._jobs = cluster, jobs
         self._saves: dict[str, Sequence[MeasuredSaves]] = {}
-        self._before_launch: dict[tuple[str, str], Event] = {}  # events that there were before the last launch
+        self._events_before: dict[tuple[str, str], Event] = {}  # events that there were before the last launch
         self.priorities: Mapping[str, int] = {}  # values of the cluster's priority classes, once they were read
 
     async def load(self) -> None:
         """Load the chart ahead of the launch screen, once the server has answered."""
-        await self._cluster.answered.wait()
+        await self._cluster.server_answered.wait()
         await asyncio.to_thread(lambda: self.catalogue)
 
     async def close(self) -> None:
@@ -93,7 +93,7 @@ class LaunchService:
         from console.launch.session_runs import SessionRuns
 
         made = SessionRuns(self._cluster, self._jobs)
-        self._cluster.when_left.append(made.on_context_changed)
+        self._cluster.on_left.append(made.on_context_changed)
         return made
 
     @cached_property
@@ -173,7 +173,7 @@ class LaunchService:
     async def install(self, plan: LaunchPlan) -> str:
         """Launch a plan, add it to the history and return the JobSet's name; a failed launch leaves nothing behind."""
         self._cluster.connection_for_change(f"launch {plan.name}")
-        self._before_launch = dict(self._cluster.fleet.events)
+        self._events_before = dict(self._cluster.fleet.events)
         job = await self.launcher().launch(plan)
         await self.recorder.record_launch(plan)
         return job
@@ -187,7 +187,7 @@ class LaunchService:
             fresh = [
                 event
                 for key, event in self._cluster.fleet.events.items()
-                if event.namespace == namespace and self._before_launch.get(key) != event
+                if event.namespace == namespace and self._events_before.get(key) != event
             ]
             pods_of = f"{name}-workload-"
             ours = [each for each in fresh if each.object_name == name or each.object_name.startswith(pods_of)]
@@ -216,7 +216,7 @@ class LaunchService:
 
 async def _controller_of_check(cluster: WatchedCluster, check: str) -> str:
     connection = cluster.current_connection
-    version = await connection.catalogue.version(kind_named("clusterqueues"))
+    version = await connection.discovery.version(kind_named("clusterqueues"))
     path = f"/apis/{KUEUE_GROUP}/{version}/admissionchecks/{quote(check, safe='')}"
     body = await connection.client.request("GET", path, action=f"read AdmissionCheck {check}")
     found = read_object(body, AdmissionCheckSchema)

@@ -32,7 +32,7 @@ class SessionRuns:
     def __init__(self, cluster: WatchedCluster, jobs: KnownJobs) -> None:
         self._cluster, self._jobs = cluster, jobs
         self._histories: dict[Path, RunHistory] = {}
-        self._of_context: tuple[OpenRuns, EarlierRuns] | None = None
+        self._context_runs: tuple[OpenRuns, EarlierRuns] | None = None
 
     @property
     def _connection_target(self) -> Target:
@@ -50,20 +50,20 @@ class SessionRuns:
         return next((each.note for each in self._histories.values() if each.note), "")
 
     def on_context_changed(self) -> None:
-        self._of_context = None
+        self._context_runs = None
 
     def _in_context(self) -> tuple[OpenRuns, EarlierRuns]:
-        if self._of_context is None:
+        if self._context_runs is None:
             place = self.history, self._connection_target.cluster.server
-            self._of_context = OpenRuns(*place), EarlierRuns(*place)
-        return self._of_context
+            self._context_runs = OpenRuns(*place), EarlierRuns(*place)
+        return self._context_runs
 
     @property
     def open(self) -> OpenRuns:
         return self._in_context()[0]
 
     @property
-    def earlier(self) -> EarlierRuns:
+    def earlier_runs(self) -> EarlierRuns:
         return self._in_context()[1]
 
     async def list_runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
@@ -72,7 +72,7 @@ class SessionRuns:
 
     def _with_present(self, run: RunRecord) -> RunRecord:
         """An open run with this session's latest figures; its stored record is older."""
-        if not run.open or run.server != self._connection_target.cluster.server:
+        if not run.is_open or run.server != self._connection_target.cluster.server:
             return run
         fleet, now = self._cluster.fleet, SERVER_CLOCK.now()
         jobset = fleet.jobsets.get(run.key)
@@ -99,7 +99,7 @@ class SessionRuns:
 
     def find_launch(self, jobset: JobSet) -> RunRecord | None:
         """The recorded launch of this JobSet by this account, as last read; None if there is none."""
-        return self._of_context[0].find_launch(jobset) if self._of_context is not None else None
+        return self._context_runs[0].find_launch(jobset) if self._context_runs is not None else None
 
     async def has_open_runs(self) -> bool:
         """Whether a run on this cluster has not ended."""

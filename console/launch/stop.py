@@ -78,12 +78,12 @@ class JobStopper:
         self, cluster: WatchedCluster, launcher: Callable[[], Launcher], unsaved: Callable[[str, str], Awaitable[str]]
     ) -> None:
         """`unsaved` returns, for (namespace, name), a sentence on the work that the job's end would lose."""
-        self._cluster, self._launcher, self._unsaved = cluster, launcher, unsaved
+        self._cluster, self._launcher, self._find_unsaved = cluster, launcher, unsaved
 
     async def plan_stop(self, namespace: str, name: str) -> StopPlan:
         """The objects that stopping a job would remove and keep, and the work that it would lose."""
         plan = await self._plan_removal(namespace, name)
-        return replace(plan, lost=await self._unsaved(namespace, name))
+        return replace(plan, lost=await self._find_unsaved(namespace, name))
 
     async def _plan_removal(self, namespace: str, name: str) -> StopPlan:
         """A StopPlan by Helm's record of the release, else by the JobSet. Raises NotFound, ReleaseFailed if forged."""
@@ -91,12 +91,12 @@ class JobStopper:
         held = _count_held_gpus(jobset, self._cluster.fleet)
         if not release:
             connection = self._cluster.current_connection
-            text = await read_manifest(connection.client, connection.catalogue, "JobSet", namespace, name)
+            text = await read_manifest(connection.client, connection.discovery, "JobSet", namespace, name)
             return StopPlan(namespace, name, "", (f"JobSet {name}",), persistent_data_of((text,)), *held)
         removal = await self._launcher().removal(namespace, release)
-        mine = tuple(f"{each} " for each in removal.stays)
+        mine = tuple(f"{each} " for each in removal.kept)
         data = tuple(each for each in persistent_data_of(removal.manifests) if not each.startswith(mine))
-        return StopPlan(namespace, name, release, removal.goes, (*removal.stays, *data), *held)
+        return StopPlan(namespace, name, release, removal.removed, (*removal.kept, *data), *held)
 
     async def stop_job(self, namespace: str, name: str, only_objects: Collection[str] | None = None) -> StopReport:
         """Remove a job's release, else its JobSet alone. NotFound; Conflict for objects beyond `only_objects`."""
@@ -106,14 +106,14 @@ class JobStopper:
             gone = await self._launcher().stop(namespace, release, only_objects)
             return StopReport(namespace, name, release, gone)
         assert jobset is not None  # _find_job
-        await delete_jobset(connection.client, connection.catalogue, namespace, name)
+        await delete_jobset(connection.client, connection.discovery, namespace, name)
         return StopReport(namespace, name, deleted=(f"JobSet {name}",))
 
     async def _find_job(self, namespace: str, name: str) -> tuple[JobSet | None, str]:
         """The JobSet (None if it is gone) and the name of its release; empty if this chart made none."""
         connection = self._cluster.current_connection
         try:
-            jobset = await read_jobset(connection.client, connection.catalogue, namespace, name)
+            jobset = await read_jobset(connection.client, connection.discovery, namespace, name)
         except NotFound:
             if await self._has_release(namespace, name):
                 return None, name
@@ -130,8 +130,8 @@ class JobStopper:
         left = []
         for each in found:
             if each.release and (each.release_namespace, each.release) not in releases:
-                why = f"Its release {each.release} is gone" + (", it was kept for its data." if each.kept else ".")
-                left.append(OrphanedResource(each.kind, each.namespace, each.name, each.release, why, each.kept))
+                why = f"Its release {each.release} is gone" + (", it was kept for its data." if each.is_kept else ".")
+                left.append(OrphanedResource(each.kind, each.namespace, each.name, each.release, why, each.is_kept))
         running = {(each.release_namespace, each.release) for each in found if each.kind == "JobSet"}
         if "JobSet" not in hidden:
             for key, release in releases.items():
@@ -143,7 +143,7 @@ class JobStopper:
     async def _orphaned_release(self, namespace: str, name: str, status: str) -> OrphanedResource:
         """The OrphanedResource for a release whose job is gone, with its remaining objects if known."""
         try:
-            goes = (await self._launcher().removal(namespace, name)).goes
+            goes = (await self._launcher().removal(namespace, name)).removed
         except ConsoleError as error:
             return OrphanedResource("Release", namespace, name, name, f"Its job is gone. {error.message}")
         why = f"Its job is gone; Helm calls it {status}. With it goes: {', '.join(goes) or 'nothing else'}."

@@ -205,7 +205,7 @@ def _is_container_waiting(error: ConsoleError) -> bool:
 
 
 CATCH_UP_SECONDS = 10.0  # seconds after a break in which what was printed meanwhile comes and is read
-SILENCE_TIMEOUT = 120.0  # seconds without a line after which the connection is made anew
+LOG_SILENCE_TIMEOUT = 120.0  # seconds without a line after which the connection is made anew
 TAIL_BYTE_LIMITS = ((1 << 20, 4096), (16 << 20, 512))  # of the last lines: in all, and each; the less counts
 MAX_TAIL_LINE_BYTES = 1 << 20  # bytes of one line of these
 TAIL_EXTRA_LINES = 1000  # lines that may have come while the server looked for the first of the tail
@@ -305,7 +305,7 @@ class LogStream:
         if self.state in {StreamState.RECONNECTING, StreamState.REFUSED}:
             return self._broken
         if self.state is not StreamState.LIVE:
-            return self._client.arrivals.last
+            return self._client.arrivals.last_at
         known = self._client.arrivals.complete_until(self._received)
         return known if monotonic() > self._mended + CATCH_UP_SECONDS else min(known, self._broken)
 
@@ -408,7 +408,7 @@ class LogStream:
         params = _query_parameters(request, self.memory.last)
         once = not request.follow
         async with self._client.follow(
-            path, action=doing, params=params, silence=SILENCE_TIMEOUT, at_once=once
+            path, action=doing, params=params, silence=LOG_SILENCE_TIMEOUT, at_once=once
         ) as answer:
             self._note_receipt()
             self._mended = self._received if self.state is StreamState.RECONNECTING else self._mended
@@ -501,7 +501,7 @@ async def read_text(
     params = {name: value for name, value in _query_parameters(request, 0.0).items() if name != "timestamps"}
     cutter, room = LineSplitter(stamped=False), SizeLimit(request)
     async with (
-        client.follow(path, action=doing, params=params, silence=SILENCE_TIMEOUT, at_once=True) as answer,
+        client.follow(path, action=doing, params=params, silence=LOG_SILENCE_TIMEOUT, at_once=True) as answer,
         aclosing(answer.iter_chunks()) as pieces,
     ):
         async for piece in pieces:

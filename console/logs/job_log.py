@@ -125,7 +125,7 @@ class FollowedContainer(Struct):
     retry_at: float = 0.0  # when a refused log may be asked for again, by the loop's clock
     tail: int = 0  # how many last lines it is opened with, until it is known whether there were more; 0: with all
     is_fresh: bool = False  # whether nothing of it was kept before
-    opened: float = field(default_factory=SERVER_CLOCK.now)
+    opened_at: float = field(default_factory=SERVER_CLOCK.now)
 
     def append_batch(self, batch: list[TimedLine]) -> None:
         self.segment.append_lines(batch)
@@ -135,7 +135,7 @@ class FollowedContainer(Struct):
         """Whether the first request returned as many lines as requested, so that the log may have older ones."""
         if not self.tail or not len(self.segment):
             return False
-        if self.segment.times[-1] > self.opened + CLOCK_SKEW_SECONDS and len(self.segment) < self.tail:
+        if self.segment.times[-1] > self.opened_at + CLOCK_SKEW_SECONDS and len(self.segment) < self.tail:
             self.tail = 0  # these are new, and all that were there have come
         return 0 < self.tail <= len(self.segment)
 

@@ -123,7 +123,7 @@ def _segment_order(segment: LogSegment) -> tuple[int, float]:
 
 
 FAILURE_CARD_LINES = 12  # last lines on the card
-READ_TIMEOUT = 4.0  # seconds that reading them may take
+PREVIOUS_LOG_TIMEOUT = 4.0  # seconds that reading them may take
 FAILURE_TAIL_LINES = 400  # last lines that are looked through for failures that they name
 
 
@@ -307,11 +307,11 @@ class LogService:
         found, unread = _read_stored_tail(failure, log.parts if log else ()), ""
         if not found and failure.pod:
             try:
-                async with asyncio.timeout(READ_TIMEOUT):
+                async with asyncio.timeout(PREVIOUS_LOG_TIMEOUT):
                     lines = await self._read_once(key[0], failure.pod, "", FAILURE_TAIL_LINES)
                 found = [decode_line(raw).decode("utf-8", "replace") for _, raw in lines]
             except TimeoutError:
-                unread = f"The end of the log of pod {failure.rank} did not come within {READ_TIMEOUT:g} s"
+                unread = f"The end of the log of pod {failure.rank} did not come within {PREVIOUS_LOG_TIMEOUT:g} s"
             except NotFound:
                 pass  # the pod is gone, and the card says the rest
             except ConsoleError as error:

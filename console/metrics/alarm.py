@@ -144,7 +144,7 @@ def next_step(alarm: Alarm, watch: WatchedCluster) -> str:
         return with_namespace_option(
             f"a4 history {alarm.job} shows its run, if you launched it", watch.namespace_option(alarm.namespace)
         )
-    owner = watch.whose(jobset.owner) if jobset is not None else ""
+    owner = watch.format_owner(jobset.owner) if jobset is not None else ""
     text = alarm.next_step(owner, may_stop=not watch.read_only)
     return with_namespace_option(text, watch.namespace_option(alarm.namespace))
 

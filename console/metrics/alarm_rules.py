@@ -38,7 +38,7 @@ class JobSample(Struct, frozen=True):
     restarts: int = 0
     restart_words: str = ""
     step: int | None = None  # latest iteration; None: none yet
-    step_time: float = 0.0  # when it was printed, where that was before anybody listened; else 0.0
+    step_at: float = 0.0  # when it was printed, where that was before anybody listened; else 0.0
     steps: int = 0  # how many there have been
     rhythm: StepCadence | None = None  # how regularly they come; None while there are too few
     start: StartPhase | None = None  # what it does before its first step; None: that is made, or it is not known
@@ -60,7 +60,7 @@ class JobSample(Struct, frozen=True):
     behind: tuple[tuple[int, int], ...] = ()  # ranks and by how many steps they are behind
     gpus: tuple[str, ...] = ()  # faults of GPUs
     failed: str = ""  # why the job is over; empty: it is not, or it ended well
-    missing: float = 0.0  # seconds up to now of which lines of its log may not have come
+    missing_seconds: float = 0.0  # seconds up to now of which lines of its log may not have come
     behind_log: bool = False  # its log comes faster than it is read: later steps may wait in it
     pod_nodes: tuple[str, ...] = ()  # the node of each pod, by its number; empty: not known
     blamed_nodes: tuple[str, ...] = ()  # of the ranks that others wait for, unless the program is at fault
@@ -141,7 +141,7 @@ class AlarmWatch:
         if before is None or sample.step != before.step or sample.steps != before.steps or not sample.running:
             first = before is None or before.step is None or now - self._listens < self._settles
             is_old = first or sample.behind_log
-            self.step_at = min(now, sample.step_time) if is_old and sample.step_time else now
+            self.step_at = min(now, sample.step_at) if is_old and sample.step_at else now
             self._pausing = self._pausing and before is not None and sample.step == before.step
         if not sample.running or (before and before.restarts != sample.restarts):
             self.line_at = now
@@ -192,10 +192,10 @@ class AlarmWatch:
 
     def _update_lasting_alarms(self, now: float, sample: JobSample) -> None:
         """Begin, update and end the alarms that last as long as their cause."""
-        known = now - sample.missing
+        known = now - sample.missing_seconds
         stalled, since = self._no_step_text(known, sample)
         overdue, unproved, self.unknown = self.late, self.unproved, ""
-        if sample.missing > SERVER_QUIET_SECONDS and not (stalled or overdue):
+        if sample.missing_seconds > SERVER_QUIET_SECONDS and not (stalled or overdue):
             silent, _ = self._no_step_text(now, sample)
             if silent or self.late or self.unproved:
                 clock = datetime.fromtimestamp(known).astimezone()

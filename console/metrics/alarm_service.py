@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str]
 
-POLL_SECONDS = 2.0  # seconds between two rounds
+ALARM_ROUND_SECONDS = 2.0  # seconds between two rounds
 MAX_STARTS_AT_ONCE = 100  # jobs that are taken on in one round
 MAX_PAST_ALARMS = 200  # alarms of jobs that are over which are kept
 DOUBT_SECONDS = 3.0  # seconds more for a job whose last step is long ago, to show that it lives
@@ -101,7 +101,7 @@ class AlarmService:
             for job in [each for each in heard if each.measures.start is not None]:
                 await job.load_earlier_phases()
             await self.update_jobs()
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(ALARM_ROUND_SECONDS)
 
     async def update_jobs(self) -> None:
         """Check every running job that has no open page; jobs without a log only if a JobSet has changed."""

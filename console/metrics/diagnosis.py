@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from console.metrics.training_run import Slowdown
     from rankscope import HangReport, SlowReport
 
-REFRESH_SECONDS = 5.0  # seconds after which the file is read again for what other consoles found
+DIAGNOSES_REFRESH_SECONDS = 5.0  # seconds after which the file is read again for what other consoles found
 _EXPLAINED = frozenset({AlarmKind.STALL, AlarmKind.BEHIND})  # alarms whose cause an inspection of the processes tells
 
 
@@ -160,7 +160,7 @@ class Diagnoses:
         while True:
             with suppress(ConsoleError):  # the page of runs says why the file cannot be read; it is tried again
                 await self.refresh()
-            await asyncio.sleep(REFRESH_SECONDS)
+            await asyncio.sleep(DIAGNOSES_REFRESH_SECONDS)
 
 
 class Blame(Struct, frozen=True):

@@ -124,8 +124,8 @@ class GpuMetric:
     title: str
     unit: str
     value: Callable[[Gpu], float | None]
-    least: float
-    most: float  # the ends of its scale
+    scale_min: float
+    scale_max: float  # the ends of its scale
     low_is_bad: bool  # whether a GPU far below the others is the worst, and not one far above
 
     def share_of_range(self, gpu: Gpu) -> float | None:
@@ -134,7 +134,7 @@ class GpuMetric:
         if value is None:
             return None
         own = {"power": gpu.power_limit, "clock": gpu.clock_max}.get(self.name)  # its own limit, where it has one
-        return min(1.0, max(0.0, (value - self.least) / (((own or self.most) - self.least) or 1)))
+        return min(1.0, max(0.0, (value - self.scale_min) / (((own or self.scale_max) - self.scale_min) or 1)))
 
 
 GPU_METRICS = (  # in the order in which the key goes through them
@@ -184,19 +184,19 @@ class GpuBoard:
         return [(rank, gpu) for rank in self.ranks for gpu in rank.gpus]
 
     def outlier_distance(self, metric: GpuMetric) -> float:
-        return 0.2 * (metric.most - metric.least)
+        return 0.2 * (metric.scale_max - metric.scale_min)
 
     def median(self, metric: GpuMetric) -> float | None:
         values = [value for _, gpu in self.all_gpus if (value := metric.value(gpu)) is not None]
         return median(values) if values else None
 
-    def badness_key(self, gpu: Gpu, metric: GpuMetric, middle: float | None) -> float:
+    def badness_key(self, gpu: Gpu, metric: GpuMetric, median_value: float | None) -> float:
         """A sort key: faults first, then the distance from the median on the bad side."""
         value = metric.value(gpu)
-        if value is None or middle is None:
+        if value is None or median_value is None:
             return 1e6 * len(gpu.faults)
-        away = middle - value if metric.low_is_bad else value - middle
-        return 1e6 * len(gpu.faults) + away / ((metric.most - metric.least) or 1)
+        away = median_value - value if metric.low_is_bad else value - median_value
+        return 1e6 * len(gpu.faults) + away / ((metric.scale_max - metric.scale_min) or 1)
 
     def sort_by_badness(self, metric: GpuMetric) -> list[tuple[PodGpus, Gpu]]:
         middle = self.median(metric)
@@ -204,14 +204,14 @@ class GpuBoard:
             self.all_gpus, key=lambda pair: (-self.badness_key(pair[1], metric, middle), pair[0].rank, pair[1].index)
         )
 
-    def is_outlier(self, gpu: Gpu, metric: GpuMetric, middle: float | None, *, share: float = 1.0) -> bool:
+    def is_outlier(self, gpu: Gpu, metric: GpuMetric, mid_value: float | None, *, share: float = 1.0) -> bool:
         """Whether a GPU has a fault, or is off on the bad side by over `share` of the metric's outlier distance."""
         value = metric.value(gpu)
         if gpu.faults:
             return True
-        if value is None or middle is None:
+        if value is None or mid_value is None:
             return False
-        return (middle - value if metric.low_is_bad else value - middle) > share * self.outlier_distance(metric)
+        return (mid_value - value if metric.low_is_bad else value - mid_value) > share * self.outlier_distance(metric)
 
     @property
     def summary(self) -> str:

@@ -31,7 +31,7 @@ READINGS_OF_ONE_LOOK = 2  # readings that one look takes: what goes over a netwo
 MAX_PODS_READ = 128  # pods that are read at the same time; those beyond are named
 READ_SECONDS = 2.0  # seconds between two readings
 MIN_BOARD_SECONDS = 0.25  # seconds between two boards at least
-RETRY_SECONDS = 10.0  # seconds until a pod that failed is tried again
+POD_RETRY_SECONDS = 10.0  # seconds until a pod that failed is tried again
 MAX_REPORT_BYTES = 256 << 10  # bytes from one report of nvidia-smi to the next: 8 GPUs and 16 network cards fill 10 KiB
 MAX_EARLY_READINGS = 10  # readings of a GPU that may come sooner than asked for; a pod that prints more is stopped
 REPORT_FLOW_SECONDS = 6.0  # seconds from the first counter to the report after it, where there is one look only
@@ -162,7 +162,7 @@ class GpuReader:
     async def _read_until_cancelled(self, slot: PodSlot, reader: _ReadOptions) -> None:
         while True:
             if not await self._read_rank(slot, reader, rounds=ROUNDS_PER_STREAM):
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(POD_RETRY_SECONDS)
 
     async def _read_rank(self, slot: PodSlot, reader: _ReadOptions, *, rounds: int) -> bool:
         """Read a pod `rounds` times; returns whether anything was read, else its reading has the reason."""

@@ -79,9 +79,9 @@ class RunMoments(Struct, frozen=True):
     """Moments of a run that its log does not show, in seconds since the epoch; 0.0 if unknown."""
 
     gpus: int
-    created: float
-    admitted: float
-    end: float  # of the run, or now
+    created_at: float
+    admitted_at: float
+    end_at: float  # of the run, or now
     over: bool = True  # whether it has ended
     wasted: bool = False  # whether its end lost what was not saved
 
@@ -95,8 +95,8 @@ def format_gpu_time(seconds: float, digits: int = 1) -> str:
 
 def compute_ledger(run: RunMoments, spans: RecordedSpans, alarms: Iterable[Alarm] = ()) -> Ledger:
     """The ledger of a run by its moments, its spans and its alarms."""
-    begin = _to_milliseconds(run.created)
-    end = max(begin, _to_milliseconds(run.end))
+    begin = _to_milliseconds(run.created_at)
+    end = max(begin, _to_milliseconds(run.end_at))
     took = dict.fromkeys(LedgerBox, 0)
     if begin:
         reckoned_to = begin  # nothing counts twice: the clocks of nodes and of the API server are not the same
@@ -116,16 +116,16 @@ def _to_milliseconds(seconds: float) -> int:
 class _Reckoning:
     def __init__(self, run: RunMoments, seen: RecordedSpans, alarms: Sequence[Alarm]) -> None:
         self._run, self._seen = run, seen
-        spans = [span for span in seen.spans if span.kind not in EVENT_SPANS and span.start < run.end]
-        self._spans = [cut_span(span, end=run.end) or span for span in spans]
+        spans = [span for span in seen.spans if span.kind not in EVENT_SPANS and span.start < run.end_at]
+        self._spans = [cut_span(span, end=run.end_at) or span for span in spans]
         self._failures = [span.start for span in seen.spans if span.kind is SpanKind.FAILED]
         restarts = [alarm.since for alarm in alarms if alarm.kind is AlarmKind.RESTART]
         self._failures += restarts if not self._failures else []
         self._failures += [span.start for span in seen.spans if span.kind is SpanKind.QUEUED]  # preempted: its pods end
-        self._stalls = [(a.since, a.over or run.end) for a in alarms if a.kind is AlarmKind.STALL]
+        self._stalls = [(a.since, a.over or run.end_at) for a in alarms if a.kind is AlarmKind.STALL]
         named = [span for span in seen.spans if span.kind is SpanKind.NAMED]
         self._named = [(each.start - _SLOW_RANK_SECONDS, each.start + _SLOW_RANK_SECONDS, each.share) for each in named]
-        self._named += [(a.since, a.over or run.end, 0.0) for a in alarms if a.kind is AlarmKind.BEHIND]
+        self._named += [(a.since, a.over or run.end_at, 0.0) for a in alarms if a.kind is AlarmKind.BEHIND]
         self._failed_kept = any(span.kind is SpanKind.ENDED and span.last for span in seen.spans)
         self._trains = any(map(_is_training, self._spans))
         steady = [span for span in self._spans if span.kind is SpanKind.STEPS]
@@ -133,18 +133,18 @@ class _Reckoning:
         self._usual = sum(span.end - span.start for span in steady) / counted if counted else 0.0
         self._limit = StepCadence(self._usual).alarm_after(Thresholds())  # seconds without a step that are a hang
         # Kubernetes tells of whole seconds, and a line may be printed before: no step begins before all pods run.
-        steps_from = next((span.start for span in self._spans if span.kind is not SpanKind.BEFORE), run.end)
-        self._ready = min(seen.ready, max(run.admitted, steps_from))
+        steps_from = next((span.start for span in self._spans if span.kind is not SpanKind.BEFORE), run.end_at)
+        self._ready = min(seen.ready, max(run.admitted_at, steps_from))
         self._lost_spans = list(self._find_lost())  # from when to when work was done that a failure lost
 
     def list_parts(self) -> list[Part]:
         """The parts of the run's time in order; time between them was not observed."""
         run, ready = self._run, self._ready
-        if not run.admitted:
-            return [(run.created, run.end, LedgerBox.QUEUED)] if self._spans == [] and not ready else []
-        parts: list[Part] = [(run.created, run.admitted, LedgerBox.QUEUED)]
+        if not run.admitted_at:
+            return [(run.created_at, run.end_at, LedgerBox.QUEUED)] if self._spans == [] and not ready else []
+        parts: list[Part] = [(run.created_at, run.admitted_at, LedgerBox.QUEUED)]
         if ready:
-            parts.append((run.admitted, min(ready, run.end), LedgerBox.PULL))
+            parts.append((run.admitted_at, min(ready, run.end_at), LedgerBox.PULL))
         for before, span in zip([None, *self._spans], self._spans, strict=False):
             parts += self._parts_of(span, before)
         parts = [part for part in parts if part[0] < part[1]]
@@ -236,15 +236,15 @@ class _Reckoning:
             if (back or span.kind is SpanKind.BEFORE) and at and done and again <= done:
                 yield self._saved_at(again - 1, self._spans[:at], self._spans[0].start), span.start
             done = again if back else max(done, span.last)
-        saves = [span for span in self._seen.spans if span.kind is SpanKind.SAVED and span.start <= self._run.end]
+        saves = [span for span in self._seen.spans if span.kind is SpanKind.SAVED and span.start <= self._run.end_at]
         if self._run.wasted and saves:
-            yield self._saved_at(saves[-1].last, self._spans, saves[-1].start), self._run.end
+            yield self._saved_at(saves[-1].last, self._spans, saves[-1].start), self._run.end_at
         elif (
             self._run.wasted
             and self._trains
             and (self._failed_kept or all(span.kind is not SpanKind.IDLE for span in self._spans))
         ):
-            yield next(span.start for span in self._spans if _is_training(span)), self._run.end  # nothing was kept
+            yield next(span.start for span in self._spans if _is_training(span)), self._run.end_at  # nothing was kept
 
     def _saved_at(self, step: int, spans: Sequence[TimeSpan], default: float) -> float:
         """The time at which the checkpoint of a step was complete, by the spans of saving; `default` if unknown."""

@@ -77,7 +77,7 @@ class RankProgress:
         return lag if lag > 1 else 0
 
 
-CATCH_UP_SECONDS = 1.0  # seconds within which the next lines of a log come that is read up to now
+NEXT_LINES_SECONDS = 1.0  # seconds within which the next lines of a log come that is read up to now
 MAX_REPLAY_SPEED = 100  # seconds of printing read in a second while it goes on; practice clusters run 20 times as fast
 MAX_STORED_CHARACTERS = 1000  # characters of a line that are kept for later listeners
 MAX_REPLAYED_LINES = 1000  # latest lines that a new listener gets
@@ -107,13 +107,13 @@ class CatchUp:
         times, now = [line.time for line in lines], SERVER_CLOCK.now()
         printed, at = self._read_to or (min(times), now)
         newest = max(printed, *times)
-        if newest - printed > MAX_REPLAY_SPEED * (now - at) + CATCH_UP_SECONDS:
+        if newest - printed > MAX_REPLAY_SPEED * (now - at) + NEXT_LINES_SECONDS:
             self._until = inf
         self._read_to = newest, now
 
     def end_batch(self) -> None:
         if self._until == inf:
-            self._until = SERVER_CLOCK.now() + CATCH_UP_SECONDS
+            self._until = SERVER_CLOCK.now() + NEXT_LINES_SECONDS
 
 
 class JobMeasures:
@@ -138,7 +138,7 @@ class JobMeasures:
         self.complete_until: Callable[[Collection[int]], float] = lambda _: inf  # see `JobLog.complete_until`
         self.earlier_phases: Mapping[str, float] = {}  # how long those of its start took at most in earlier runs
         self._starts: dict[int, StartRecorder] = {}  # by pod
-        self.started: dict[int, float] = {}  # when the container of each pod did
+        self.container_started_at: dict[int, float] = {}  # when the container of each pod did
         self.catch_up = CatchUp()
         self._listeners: list[Listener] = []
         self._latest: deque[tuple[float, str, float]] = deque(maxlen=MAX_REPLAYED_LINES)
@@ -261,7 +261,7 @@ class JobMeasures:
             self._starts.pop(rank, None)
         began, recorder = self.first_step_at, self._starts.setdefault(rank, StartRecorder())
         if not began or printed_at < began:
-            recorder.feed(printed_at, text, self.started.get(rank, 0.0))
+            recorder.feed(printed_at, text, self.container_started_at.get(rank, 0.0))
         elif recorder.name:
             recorder.end(began)
 
@@ -294,7 +294,7 @@ class JobMeasures:
         self.recipe = jobset.recipe
         every = pod_slots(jobset, fleet)
         self._nodes |= {rank.number: rank.node for rank in every if rank.node}
-        self.started = {each.number: each.pod.main.started for each in every if each.pod and each.pod.main}
+        self.container_started_at = {each.number: each.pod.main.started for each in every if each.pod and each.pod.main}
         labels = {fleet.nodes[("", node)].accelerator for node in self._nodes.values() if ("", node) in fleet.nodes}
         if len(labels) == 1:
             self.accelerator = labels.pop()

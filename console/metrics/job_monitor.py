@@ -84,7 +84,7 @@ def sample_job(
         restarts=(jobset.restarts if jobset else 0) + sum(rank.restarts for rank in every),
         restart_words=f"pod {failed.number} {failed.status}" if failed else "",
         step=last.step if last else None,
-        step_time=track.times[-1] if track and len(track) else 0.0,
+        step_at=track.times[-1] if track and len(track) else 0.0,
         steps=len(track) if track else 0,
         start=measures.start,
         pace=rhythm.usual(track.pace()) if track and rhythm else None,
@@ -105,7 +105,7 @@ def sample_job(
         behind=tuple((rank, by) for rank, by in steps_behind.items() if by),
         gpus=gpus,
         failed=_failure_text(jobset, fleet) if jobset else "",
-        stopped=jobset is None or bool(jobset.deleting_since),
+        stopped=jobset is None or bool(jobset.deletion_asked_at),
         pod_nodes=tuple(rank.node for rank in every),
         blamed_nodes=find_blame((), diagnosis).nodes,
         faulty_nodes=tuple(
@@ -121,7 +121,7 @@ def sample_job(
         return found
     number = sum(len(each.test.rows) for each in measures.tests)
     return replace(
-        found, step=number, steps=number, step_time=test.at, rhythm=rows, pace=rows.pace, size=test.test.rows[-1].size
+        found, step=number, steps=number, step_at=test.at, rhythm=rows, pace=rows.pace, size=test.test.rows[-1].size
     )
 
 
@@ -151,7 +151,7 @@ def _failure_text(jobset: JobSet, fleet: Fleet) -> str:
     return f"pod {first.number} {first.status}" if first else jobset.failure.rstrip(".") or "see a4 why"
 
 
-TAIL_LINES = 400  # lines at the end of a log that are read first
+FIRST_TAIL_LINES = 400  # lines at the end of a log that are read first
 POLL_SECONDS = 1.0  # seconds between two looks at a job all of whose log is read
 LOG_RETRY_SECONDS = 15.0  # seconds until a log that ended or was refused is asked for again
 REPORTER_QUIET_SECONDS = 120.0  # after which the other rank is heard again: another program of the job may print there
@@ -163,7 +163,7 @@ def _open_log(cluster: WatchedCluster, pod: Pod) -> LogStream:
     """The log of the pod's main container, with secrets redacted."""
     from console.logs.container_log import LogRequest, LogStream
 
-    wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL_LINES)
+    wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", FIRST_TAIL_LINES)
     return LogStream(cluster.current_connection.client, wanted, clean_lines=Redactor().redact_lines)
 
 
@@ -228,17 +228,17 @@ class JobMonitor:
         self._sources, self._cluster, self._thresholds = sources, sources.cluster, thresholds
         self._number = 0
         self._reader = LogReader(self.measures, 0)
-        self._teller: int | None = None  # the rank that tells of steps or tests
+        self._reporting_rank: int | None = None  # the rank that tells of steps or tests
         self._following: asyncio.Task[None] | None = None  # reads the logs of all pods
         self._tasks: dict[tuple[str, int, int], asyncio.Task[None]] = {}  # by pod uid, rank, restarts
         self._streams: dict[int, LogStream] = {}  # of each rank the log that is read
-        self._heard: dict[int, float] = {}  # when each rank printed its last line, by the clock of its node
-        self._again: dict[tuple[str, int, int], float] = {}
+        self._last_printed_at: dict[int, float] = {}  # when each rank printed its last line, by the clock of its node
+        self._retry_at: dict[tuple[str, int, int], float] = {}
         self._seen: JobSet | None = None
         self.is_at_rest = False  # whether it was looked at, and no log is followed: a change of its JobSet tells more
         self._works = _BackgroundWork(key[1])
         self._asked = 0.0  # when its GPUs were read, or an exporter to read them from was looked for
-        self._looked, self._look_again = 0.0, 0.0  # when it was inspected, and when another inspection is due
+        self._inspected_at, self._look_again = 0.0, 0.0  # when it was inspected, and when another inspection is due
         self._slowdown: Slowdown | None = None  # what was stored
         self._slower = ""  # the words of the change to slower steps for which NCCL was asked
         self._uninspected = ("", 0.0)  # why the last inspection that was not asked for told nothing, and when
@@ -281,7 +281,7 @@ class JobMonitor:
 
     def needed_log_count(self, number: int) -> int:
         """The number of logs that the monitor has to follow of a job with `number` ranks."""
-        return 1 if self._teller is not None or number < 2 else 2
+        return 1 if self._reporting_rank is not None or number < 2 else 2
 
     @property
     def _pass_line(self) -> float:
@@ -301,7 +301,7 @@ class JobMonitor:
         pass_line = self._pass_line if self.measures.tests else 0.0  # GB/s; the settings are looked at for it
         found = sample_job(jobset, fleet, self.measures, steps_behind, self.faults, pass_line, diagnosis)
         missing = max(self.measures.missing_seconds, self._cluster.missing_seconds("jobsets", "pods"))
-        found = replace(found, missing=missing)
+        found = replace(found, missing_seconds=missing)
         known = self._sources.measures().progress_reader.progress_of(jobset.uid) if jobset is not None else None
         if jobset is not None and known is not None and not found.ended_at:  # told by a pod whose log is not followed
             found = _with_kept_end(found, jobset, fleet, known)
@@ -322,11 +322,11 @@ class JobMonitor:
         if not self._thresholds.inspect:
             return
         inspect, find = self._sources.inspect, self._sources.find_late_rank
-        first = self._looked < since
+        first = self._inspected_at < since
         due = first or (since and now >= self._look_again)
         if inspect is not None and self._works.is_free("inspect") and due and not self.watch.verdict:
-            self._look_again = now + (INSPECTION_PAUSE if first else 2 * (now - self._looked))
-            self._looked = now
+            self._look_again = now + (INSPECTION_PAUSE if first else 2 * (now - self._inspected_at))
+            self._inspected_at = now
             self._works.begin("inspect", self._inspect_stalled(inspect))
         track = self.measures.track
         slowdown = track.finder.slowdown if track is not None and sample.running and not since else None
@@ -426,18 +426,18 @@ class JobMonitor:
             return True  # nobody knows
         found = replace(self._sample_job({}), behind_log=self.is_lagging)
         if not self.is_followed:
-            found = replace(found, step=None, step_time=0.0)  # of a log that is not followed no step is awaited
+            found = replace(found, step=None, step_at=0.0)  # of a log that is not followed no step is awaited
         self._evaluate_alarms(now, found)
         return not found.finished
 
     def _follow_logs(self, streams: int) -> None:
         """Follow at most `streams` logs of running pods, and close the others."""
         every = pod_slots(self._cluster.fleet.jobsets[self.key], self._cluster.fleet)
-        if self._teller is not None and SERVER_CLOCK.now() - self.watch.line_at > REPORTER_QUIET_SECONDS:
-            self._teller = None
+        if self._reporting_rank is not None and SERVER_CLOCK.now() - self.watch.line_at > REPORTER_QUIET_SECONDS:
+            self._reporting_rank = None
         if len(every) != self._number:
             self._number, self._reader = len(every), LogReader(self.measures, len(every))
-        chosen = [0, len(every) - 1] if self._teller is None else [self._teller]
+        chosen = [0, len(every) - 1] if self._reporting_rank is None else [self._reporting_rank]
         wanted: dict[tuple[str, int, int], Pod] = {}
         for number in dict.fromkeys(chosen[:streams]):
             pod = every[number].pod if number < len(every) else None
@@ -450,12 +450,12 @@ class JobMonitor:
             self._tasks.pop(name).cancel()
         for name, pod in wanted.items():
             task = self._tasks.get(name)
-            if task is None or (task.done() and time.monotonic() > self._again.get(name, 0.0)):
+            if task is None or (task.done() and time.monotonic() > self._retry_at.get(name, 0.0)):
                 self._tasks[name] = asyncio.create_task(self._open_stream(name, pod), name=f"listening:{pod.name}")
 
     async def _open_stream(self, name: tuple[str, int, int], pod: Pod) -> None:
         _, rank, _ = name
-        since = self._heard.get(rank, 0.0)
+        since = self._last_printed_at.get(rank, 0.0)
         container = pod.main.name if pod.main else ""
         try:
             stream = self._streams[rank] = self._sources.open_log(self._cluster, pod)
@@ -473,14 +473,14 @@ class JobMonitor:
                         if not since or moment > since
                     ]
                     await self._feed_lines(rank, lines)
-                    if self._seen is not None and rank == self._teller:
+                    if self._seen is not None and rank == self._reporting_rank:
                         onset = self._sources.measures().progress_reader.beginnings
                         await onset.complete(self.measures, self._seen.uid, [pod])
         except ConsoleError as error:
             self.refused = error.message
         finally:
             self._streams.pop(rank, None)
-            self._again[name] = time.monotonic() + LOG_RETRY_SECONDS
+            self._retry_at[name] = time.monotonic() + LOG_RETRY_SECONDS
 
     async def _feed_lines(self, rank: int, lines: list[PodLine]) -> None:
         slices = WorkSlices()
@@ -491,10 +491,10 @@ class JobMonitor:
             for line in some:
                 self.watch.feed_line(now, line.text, line.time)
                 self.measures.store_line(now, line.time, line.text, rank)
-            if self._reader.feed_lines(some) and self._teller is None:
-                self._teller = rank
+            if self._reader.feed_lines(some) and self._reporting_rank is None:
+                self._reporting_rank = rank
             # Only now: a task cancelled in a pause opens the log again after the last line that was fed.
-            self._heard[rank] = max([self._heard.get(rank, 0.0), *(line.time for line in some)])
+            self._last_printed_at[rank] = max([self._last_printed_at.get(rank, 0.0), *(line.time for line in some)])
             await slices.pause()
         self.measures.catch_up.end_batch()
         await asyncio.sleep(0)

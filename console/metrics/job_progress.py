@@ -206,7 +206,7 @@ def progress_of_runs(runs: Sequence[TrainingRun], time: float) -> JobProgress | 
         pace=track.step_interval(),
         rhythm=None if last.has_all_steps else track.cadence(),
         slower=slowdown.words if slowdown is not None else "",
-        slower_since=slowdown.since if slowdown is not None else 0.0,
+        slower_since=slowdown.slower_since if slowdown is not None else 0.0,
         cost=track.finder.cost,
         finished=track.finished,
         stepped=track.times[-1],

@@ -20,8 +20,8 @@ from console.metrics.job_progress import JobProgress
 from console.settings_file import current_config, own_log_formats
 from trainlog import MAX_LAYOUTS, LineLayout, RunPosition, compile_stored_pattern
 
-MAX_JOBS = 200  # of which each is kept, the newest
-MAX_FILE_BYTES = 4 << 20  # bytes of a file that is read at all
+MAX_CACHED_JOBS = 200  # of which each is kept, the newest
+MAX_CACHE_FILE_BYTES = 4 << 20  # bytes of a file that is read at all
 
 
 class EndedJob(Struct, array_like=True, frozen=True):
@@ -101,14 +101,14 @@ class LogResultCache:
         self._contents.of, self._contents.layouts = _parsers_identity(), layouts
         for name in _BY_JOB:
             every = getattr(others, name) | getattr(self._contents, name)
-            setattr(self._contents, name, dict([*every.items()][-MAX_JOBS:]))
+            setattr(self._contents, name, dict([*every.items()][-MAX_CACHED_JOBS:]))
         with suppress(OSError):  # then the logs are read again
             make_private(self._path.parent)
             atomic_write(self._path, msgpack.encode(self._contents, enc_hook=lambda pattern: pattern.pattern))
 
     def _read(self) -> _CacheContents:
         with suppress(OSError, *DECODING_ERRORS):  # then the logs are read again
-            data = read_own_file(self._path, MAX_FILE_BYTES) if self._path is not None else b""
+            data = read_own_file(self._path, MAX_CACHE_FILE_BYTES) if self._path is not None else b""
             found = msgpack.decode(data, type=_CacheContents, dec_hook=lambda _, stored: compile_stored_pattern(stored))
             if found.of == _parsers_identity() and all(each.can_be_learned() for each in found.layouts):
                 return found

@@ -14,8 +14,8 @@ from console.settings_file import own_log_formats
 from trainlog import NOT_A_NUMBER, XID_WORD, TrainingParser
 
 PATTERN_OF_ALARM = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID_WORD}  # of the line that the alarm came from
-TAIL_LINES = 300  # last lines of a pod in which it is looked for steps
-MAX_PODS = 32  # pods that are all looked at; of more, the first and the last
+SEARCHED_TAIL_LINES = 300  # last lines of a pod in which it is looked for steps
+MAX_SEARCHED_PODS = 32  # pods that are all looked at; of more, the first and the last
 SAME_TIME_SECONDS = 1e-6  # seconds by which two readings of one time may differ
 SEARCH_BLOCK_LINES = 20_000  # lines that are looked through together
 _POD_NUMBER = re.compile(r"\bpod (\d+)\b")
@@ -72,7 +72,7 @@ def find_progress_pod(segments: Iterable[LogSegment]) -> int | None:
     """The pod that printed the latest training step; None if the last lines of none contain a step."""
     newest = {part.rank: part for part in sorted(segments, key=lambda each: each.attempt) if len(part)}
     pods = sorted(newest)
-    chosen = pods if len(pods) <= MAX_PODS else [pods[0], pods[-1]]
+    chosen = pods if len(pods) <= MAX_SEARCHED_PODS else [pods[0], pods[-1]]
     last_steps = {pod: moment for pod in chosen if (moment := _last_step_time(newest[pod]))}
     return max(last_steps, key=lambda pod: (last_steps[pod], -pod), default=None)
 
@@ -80,7 +80,7 @@ def find_progress_pod(segments: Iterable[LogSegment]) -> int | None:
 def _last_step_time(segment: LogSegment) -> float:
     """The print time of the last step; 0.0 if the last TAIL lines contain none."""
     parser, last = TrainingParser(own_log_formats()), 0.0
-    start = max(0, len(segment) - TAIL_LINES)
+    start = max(0, len(segment) - SEARCHED_TAIL_LINES)
     for number, text in enumerate(segment.read_texts(start, len(segment))):
         if parser.may_be_relevant(text.decode("utf-8", "replace")) and parser.feed(text + b"\n", number + 1):
             last = segment.times[start + number]

@@ -24,7 +24,7 @@ class SeenFolder(NamedTuple):
     read: float
     complete: bool = False
     step: int | None = None  # of the last complete one; None: its folder names none
-    at: float = 0.0  # when that was written
+    written_at: float = 0.0  # when that was written
     absent: str = ""  # why none counts, a sentence without its end; empty: one does, or it is not known
 
 
@@ -34,31 +34,31 @@ class LostWork(NamedTuple):
     gpus: int
     since: float  # what was done since then is lost; 0.0: not known
     step: int | None = None  # of the checkpoint that counts; None: none does
-    saved: float = 0.0  # when that was written; 0.0: none counts
+    saved_at: float = 0.0  # when that was written; 0.0: none counts
     by_folder: bool = False  # whether its folder tells that, not its log
     why: str = ""  # why none counts, without its end
-    until: float = 0.0  # when the training was over; 0.0: it is not
+    training_ended_at: float = 0.0  # when the training was over; 0.0: it is not
 
     @property
     def is_all(self) -> bool:
         """Whether the last checkpoint is older than the pods, so that all their work is lost."""
-        return bool(self.saved) and self.since > self.saved
+        return bool(self.saved_at) and self.since > self.saved_at
 
     def gpu_hours(self, now: float) -> float | None:
         """The lost GPU-hours; None if unknown."""
-        return self.gpus * max(0.0, (self.until or now) - self.since) / 3600 if self.since else None
+        return self.gpus * max(0.0, (self.training_ended_at or now) - self.since) / 3600 if self.since else None
 
     def cost(self, now: float) -> str:
         """The lost GPU-time as text: "6.1 GPU-hours", with "up to" if it may be less."""
         hours = self.gpu_hours(now)
         if hours is None:
             return "how much is not known"
-        return f"{'' if self.saved else 'up to '}{format_gpu_time(hours * 3600)}"
+        return f"{'' if self.saved_at else 'up to '}{format_gpu_time(hours * 3600)}"
 
     def sentence(self, now: float) -> str:
         """The loss as text: "the work since step 1,240 was saved 23 min ago: 6.1 GPU-hours"."""
         step = f"step {self.step:,}" if self.step is not None else "its last checkpoint"
-        if not self.saved:
+        if not self.saved_at:
             return f"{self.cost(now)}, as {self.why}"
         if self.is_all:
             ran = format_duration(max(0.0, now - self.since))
@@ -95,7 +95,7 @@ def find_lost_work(
         saved = None  # its folder says more
     last: tuple[float, int | None] | None = (saved.start, saved.last) if saved is not None else None
     if last is None and folder is not None and folder.complete:
-        last = folder.at, folder.step
+        last = folder.written_at, folder.step
     if last is None and over:
         return None  # what was not saved then is gone already
     stays = jobset.outlives_pods((folder.place if folder is not None else "") or path)
@@ -108,7 +108,7 @@ def find_lost_work(
     else:
         since_start = format_duration(max(0.0, now - max(steps[0].start, containers)))
         why = f"no checkpoint of the last {since_start} is in its log"
-    return LostWork(gpus, started or (steps[0].start if steps else 0.0), why=why, until=over)
+    return LostWork(gpus, started or (steps[0].start if steps else 0.0), why=why, training_ended_at=over)
 
 
 def find_followed_lost_work(

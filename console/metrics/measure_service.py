@@ -42,7 +42,7 @@ RECORD_SECONDS = 10.0  # seconds between two notes of the last loss in the memor
 MAX_FIRST_LINES, MIN_FIRST_LINES_PER_RANK = 2_000_000, 2_000  # that are fetched at first, of all ranks and of one
 MAX_LINES_OF_BROKEN_LOG = 4000  # lines that are looked at of a log that is read once and was not read to its end
 BATCH_LINES = 32  # lines that are read before others get their turn
-RETRY_SECONDS = 15.0  # seconds after which tests that other consoles keep are looked for
+HISTORY_REFRESH_SECONDS = 15.0  # seconds after which tests that other consoles keep are looked for
 READ_LOG_CACHE_SECONDS = 30.0  # seconds for which a log that was read to its end is not read again
 MAX_EARLIER_RUNS = 3  # earlier runs that are laid under a curve at most
 
@@ -53,10 +53,10 @@ class UsualFigures(Protocol):
 
 
 class UsedRunHistory(Protocol):
-    """The part of the run history that measurements use: they read earlier runs and record figures."""
+    """The part of the run history that measurements use: they read earlier_runs runs and record figures."""
 
     @property
-    def earlier(self) -> UsualFigures: ...
+    def earlier_runs(self) -> UsualFigures: ...
     async def record_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None: ...
     async def record_training(
         self, namespace: str, name: str, position: RunPosition, speeds: Mapping[str, float]
@@ -149,17 +149,17 @@ class MeasureService:
             return {}  # there is no cluster now, and nothing is shown of its nodes
         now = asyncio.get_running_loop().time()
         if now >= self._read_again and (self._reading is None or self._reading.done()):
-            self._read_again = now + RETRY_SECONDS
+            self._read_again = now + HISTORY_REFRESH_SECONDS
             self._reading = asyncio.create_task(kept.load(), name="measures:kept")
         return kept.nodes
 
     async def earlier_phases(self, jobset: JobSet) -> Mapping[str, float]:
         """The longest duration of each start phase in earlier runs."""
-        return await self._run_history().earlier.phases(jobset)
+        return await self._run_history().earlier_runs.phases(jobset)
 
     async def earlier_speeds(self, jobset: JobSet, metric: str) -> Sequence[float]:
         """The usual speed in earlier runs of the recipe on as many GPUs."""
-        return await self._run_history().earlier.speeds(jobset.recipe, jobset.gpus, metric)
+        return await self._run_history().earlier_runs.speeds(jobset.recipe, jobset.gpus, metric)
 
     def find_followed(self, key: Key) -> JobMeasures | None:
         """The measures of a job whose log is being followed; None for others."""

@@ -164,7 +164,7 @@ def bandwidth_by_node(tests: Iterable[MeasuredTest]) -> dict[str, NodeBandwidth]
 
 MAX_STORED_TESTS = 2000  # tests that are kept; of more the oldest go
 MAX_KNOWN_TESTS, MAX_KNOWN_OF_JOB = 1000, 100  # newest tests that are in memory, and those of one job among them
-MAX_FILE_BYTES = 256 << 20  # bytes of a file that is read at all
+MAX_HISTORY_FILE_BYTES = 256 << 20  # bytes of a file that is read at all
 LARGE_FILE_BYTES = 24 << 20  # bytes from which the file is looked through for what may go
 
 
@@ -218,10 +218,10 @@ class NcclHistory:
     def _read_new_lines(self) -> list[MeasuredTest]:
         """The tests that this and other consoles have appended since the last time."""
         try:
-            with os.fdopen(open_own_file(self.place, max_bytes=MAX_FILE_BYTES), "rb") as file:
+            with os.fdopen(open_own_file(self.place, max_bytes=MAX_HISTORY_FILE_BYTES), "rb") as file:
                 number = os.fstat(file.fileno()).st_ino
                 self._end = file.seek(self._end if number == self._file else 0)
-                data = file.read(MAX_FILE_BYTES)
+                data = file.read(MAX_HISTORY_FILE_BYTES)
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -237,7 +237,7 @@ class NcclHistory:
         try:
             with file_lock(self.place):
                 if self.place.exists() and self.place.stat().st_size > LARGE_FILE_BYTES:
-                    lines = read_own_file(self.place, MAX_FILE_BYTES).splitlines(keepends=True)[
+                    lines = read_own_file(self.place, MAX_HISTORY_FILE_BYTES).splitlines(keepends=True)[
                         -MAX_STORED_TESTS // 2 :
                     ]
                     atomic_write(self.place, b"".join(lines))

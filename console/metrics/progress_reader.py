@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 ReadTail = Callable[[Pod, int], Awaitable[list[LogLine]]]
 Tails = Mapping[int, Sequence[LogLine]]  # by the number of the pod
-POLL_SECONDS = 8.0  # seconds after which a running job is looked at again
-PHASE_SECONDS = 4 * POLL_SECONDS  # seconds after which what a job does before its first step is not known any more
-MAX_FAILURES = 5  # refused looks at a finished job after which it is not looked at again; each waits twice as long
+JOB_POLL_SECONDS = 8.0  # seconds after which a running job is looked at again
+PHASE_SECONDS = 4 * JOB_POLL_SECONDS  # seconds after which what a job does before its first step is not known any more
+MAX_REFUSED_READS = 5  # refused looks at a finished job after which it is not looked at again; each waits twice as long
 MAX_CONCURRENT_READS = 4  # logs that are read at once
-MAX_JOBS = 32  # jobs that are looked at, those on the screen
-READ_TIMEOUT = 6.0  # seconds that reading the end of a log may take
+MAX_WATCHED_JOBS = 32  # jobs that are looked at, those on the screen
+LOG_TAIL_TIMEOUT = 6.0  # seconds that reading the end of a log may take
 STEP_TAIL_LINES, TABLE_TAIL_LINES = 60, 600  # for training steps, and for the table of a test or the pace of steps
 LOOK_AGAIN_SECONDS, MAX_PODS_LOOKED_AT = 30.0, 64  # between two looks at the logs of all pods, and pods of one look
 SETTLED_SECONDS = 120.0  # seconds after the last line of a job that is over in which its log may still tell more
@@ -56,7 +56,7 @@ def find_end(lines: Sequence[LogLine], pod: int, failed_pod: PodSlot | None) -> 
     """The end of a pod's program by the end of its log; `failed_pod` is the first failed pod of a failed job."""
     if failed_pod is None or failed_pod.number != pod:
         return find_log_end(lines, pod, SERVER_CLOCK.now())
-    when = failed_pod.ended.finished if failed_pod.ended else 0.0
+    when = failed_pod.ended.finished_at if failed_pod.ended else 0.0
     return read_end([line.text for line in lines], failed_pod.exit_code or 1, when, pod, is_previous=False)
 
 
@@ -108,7 +108,7 @@ class NanOnsetFinder:
 
     async def _read_earlier_position(self, uid: str, pod: Pod, where: RunPosition, since: float) -> RunPosition | None:
         with suppress(ConsoleError, TimeoutError):  # then it says that it is not known
-            async with asyncio.timeout(READ_TIMEOUT):
+            async with asyncio.timeout(LOG_TAIL_TIMEOUT):
                 lines = await self._read_tail(pod, NAN_SEARCH_LINES)
             for some in ([line for line in lines if line.time <= since], lines):
                 _, tracks, _ = await asyncio.to_thread(read_lines, some)
@@ -161,25 +161,25 @@ class JobProgressReader:
         self._log_cache = log_cache or (lambda: self._unstored)
         self.beginnings = NanOnsetFinder(self._read_tail, self._log_cache)
         self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
-        self._asked: dict[str, float] = {}
+        self._read_at: dict[str, float] = {}
         self._ended_uids: set[str] = set()
         self._read: set[str] = set()  # jobs whose logs were read at least once, though they may have shown nothing
-        self._looked: dict[str, float] = {}  # when the logs of all pods of a job were looked at for an end
+        self._ends_read_at: dict[str, float] = {}  # when the logs of all pods of a job were looked at for an end
         self._ends: dict[str, LogEnd | None] = {}  # what that found
-        self._believed = WeakValueDictionary[str, JobMeasures]()  # of followed logs those read up to what was known
-        self._failed: Counter[str] = Counter()  # how often the log of a finished job could not be read
+        self._trusted = WeakValueDictionary[str, JobMeasures]()  # of followed logs those read up to what was known
+        self._failed_reads: Counter[str] = Counter()  # how often the log of a finished job could not be read
 
     def reset(self) -> None:
         """Drop everything, because the cluster has changed."""
-        self.known, self._asked, self._ended_uids, self._failed, self._read = {}, {}, set(), Counter(), set()
-        self._looked, self._ends, self._unstored = {}, {}, LogResultCache()
-        self._believed.clear()
+        self.known, self._read_at, self._ended_uids, self._failed_reads, self._read = {}, {}, set(), Counter(), set()
+        self._ends_read_at, self._ends, self._unstored = {}, {}, LogResultCache()
+        self._trusted.clear()
         self.beginnings.reset()
 
     def _forget_gone(self) -> None:
         """Drop the state of jobs that are no longer in the cluster."""
         there = {each.uid for each in self._cluster.fleet.jobsets.values()}
-        _keep_only(there, self.known, self._asked, self._looked, self._ends, self._failed)
+        _keep_only(there, self.known, self._read_at, self._ends_read_at, self._ends, self._failed_reads)
         self._ended_uids.intersection_update(there)
         self._read.intersection_update(there)
         self.beginnings.keep_only(there)
@@ -219,7 +219,7 @@ class JobProgressReader:
                 continue
             found = self._progress_of_followed(jobset, live) if live is not None else None
             if live is None or found is None:
-                due += [jobset] if place < MAX_JOBS and self._is_due(jobset, now) else []
+                due += [jobset] if place < MAX_WATCHED_JOBS and self._is_due(jobset, now) else []
                 continue
             if found.start is not None:
                 live.earlier_phases = await self._service.earlier_phases(jobset)
@@ -260,19 +260,19 @@ class JobProgressReader:
         if not progress.late or progress.nan or jobset.finished:
             return progress
         uid, now = jobset.uid, time.monotonic()
-        if now > self._looked.get(uid, -LOOK_AGAIN_SECONDS) + LOOK_AGAIN_SECONDS:
+        if now > self._ends_read_at.get(uid, -LOOK_AGAIN_SECONDS) + LOOK_AGAIN_SECONDS:
             every = [(slot.number, slot.pod) for slot in pod_slots(jobset, self._cluster.fleet) if slot.pod]
             gate = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
             async def read_end(number: int, pod: Pod) -> LogEnd | None:
                 with suppress(ConsoleError, TimeoutError):  # then it is not known to have ended
-                    async with gate, asyncio.timeout(READ_TIMEOUT):
+                    async with gate, asyncio.timeout(LOG_TAIL_TIMEOUT):
                         lines = tails.get(number) or await self._read_tail(pod, STEP_TAIL_LINES)
                     return find_log_end(lines[-STEP_TAIL_LINES:], number, SERVER_CLOCK.now())
                 return None
 
             ends = await asyncio.gather(*(read_end(*each) for each in every[:MAX_PODS_LOOKED_AT]))
-            self._looked[uid], self._ends[uid] = now, combine_ends(filter(None, ends))
+            self._ends_read_at[uid], self._ends[uid] = now, combine_ends(filter(None, ends))
         return replace(progress, end=self._ends[uid])
 
     def _has_caught_up(self, uid: str, measures: JobMeasures, progress: JobProgress) -> bool:
@@ -280,9 +280,9 @@ class JobProgressReader:
 
         On a busy machine old lines are read with pauses, and a pause does not show that more of them follow.
         """
-        if self._believed.get(uid) is not measures and progress.is_older_than(self.known.get(uid)):
+        if self._trusted.get(uid) is not measures and progress.is_older_than(self.known.get(uid)):
             return False
-        self._believed[uid] = measures
+        self._trusted[uid] = measures
         return True
 
     def _store_progress(self, uid: str, progress: JobProgress) -> bool:
@@ -294,10 +294,10 @@ class JobProgressReader:
     def _is_due(self, jobset: JobSet, now: float) -> bool:
         if jobset.state in {JobState.PENDING, JobState.STOPPING} or jobset.uid in self._ended_uids:
             return False
-        again = POLL_SECONDS * 2.0 ** min(self._failed[jobset.uid], MAX_FAILURES)
-        if now < self._asked.get(jobset.uid, -again) + again:
+        again = JOB_POLL_SECONDS * 2.0 ** min(self._failed_reads[jobset.uid], MAX_REFUSED_READS)
+        if now < self._read_at.get(jobset.uid, -again) + again:
             return False
-        self._asked[jobset.uid] = now
+        self._read_at[jobset.uid] = now
         return True
 
     async def _read_progress(self, jobset: JobSet) -> bool:
@@ -319,9 +319,9 @@ class JobProgressReader:
         elif not jobset.finished and not missing:
             changed = await self._store_start(jobset, about.start)
         if jobset.finished:
-            self._failed[jobset.uid] += missing
+            self._failed_reads[jobset.uid] += missing
             in_time = not any(isinstance(each, TimeoutError) for each in read.errors)
-            if not missing or (in_time and self._failed[jobset.uid] >= MAX_FAILURES):
+            if not missing or (in_time and self._failed_reads[jobset.uid] >= MAX_REFUSED_READS):
                 self._ended_uids.add(jobset.uid)
             if not read.errors and SERVER_CLOCK.now() - read.newest > SETTLED_SECONDS:
                 self._log_cache().keep(jobset.uid, ended=EndedJob(of, read.progress))
@@ -346,7 +346,7 @@ class JobProgressReader:
             if pod.main is None or pod.main.state == "waiting":
                 continue
             try:
-                async with asyncio.timeout(READ_TIMEOUT):
+                async with asyncio.timeout(LOG_TAIL_TIMEOUT):
                     lines = read.tails[number] = await self._read_tail(pod, number_of_lines)
             except (ConsoleError, TimeoutError) as error:
                 read.errors.append(error)  # the list stays as it was; the job's page says why it cannot be read

@@ -185,9 +185,9 @@ class TimeRecorder:
 
 
 class _TableProgress(Struct, frozen=True):
-    begun: float  # when its first line was printed
-    last: float  # its last row
-    ended: float = 0.0  # 0.0: it goes on
+    began_at: float  # when its first line was printed
+    last_row_at: float  # its last row
+    ended_at: float = 0.0  # 0.0: it goes on
     rows: int = 0
 
 
@@ -206,8 +206,8 @@ class TableRecorder:
             if has_ended and not rows:  # a failure, and no table
                 return
             known = _TableProgress(began_at, began_at)
-        last = time if rows > known.rows else known.last
-        self._tables[place] = _TableProgress(known.begun, last, known.ended or (time if has_ended else 0.0), rows)
+        last = time if rows > known.rows else known.last_row_at
+        self._tables[place] = _TableProgress(known.began_at, last, known.ended_at or (time if has_ended else 0.0), rows)
 
     def list_spans(self, until: float = 0.0, late_after: float = INFINITE_SECONDS) -> list[TimeSpan]:
         """All spans of an NCCL test up to `until`, judged by its table rows."""
@@ -216,13 +216,13 @@ class TableRecorder:
         ended = 0.0
         for table in self._tables.values():
             for kind, end in (
-                (SpanKind.NEXT if found else SpanKind.BEFORE, table.begun),
-                (SpanKind.ROWS, table.last),
-                (SpanKind.PAUSE, table.ended),
+                (SpanKind.NEXT if found else SpanKind.BEFORE, table.began_at),
+                (SpanKind.ROWS, table.last_row_at),
+                (SpanKind.PAUSE, table.ended_at),
             ):
                 found.append(TimeSpan(at, max(at, end), kind))
                 at = max(at, end)
-            ended = table.ended
+            ended = table.ended_at
         if found:
             late = until - at > late_after
             found.append(TimeSpan(at, until, SpanKind.IDLE if ended else SpanKind.LATE if late else SpanKind.AFTER))

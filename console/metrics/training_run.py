@@ -73,8 +73,8 @@ class Slowdown(NamedTuple):
     """A lasting rise of the time per step of a run."""
 
     words: str
-    since: float  # when the first of them was printed
-    limit: float  # what a step costs, below which the run is as fast again: seconds, or seconds for a token
+    slower_since: float  # when the first of them was printed
+    recovery_cost: float  # what a step costs, below which the run is as fast again: seconds, or seconds for a token
 
 
 class RunEventFinder:
@@ -175,10 +175,10 @@ class RunEventFinder:
         times = [took for _, _, took in self._took]
         usual, now = median(times[:-PACE_STEPS]), median(times[-PACE_STEPS:])
         spread = median(abs(took - usual) for took in times[:-PACE_STEPS])
-        while self._slow and now <= self._slow[-1].limit:
+        while self._slow and now <= self._slow[-1].recovery_cost:
             self._slow.pop()
         above = usual + max(SLOWER_SHARE * usual, SLOWER_SPREADS * spread)
-        if now > above and (not self._slow or usual > self._slow[-1].limit):
+        if now > above and (not self._slow or usual > self._slow[-1].recovery_cost):
             middle = (usual + now) / 2
             at = next(
                 at for at in range(len(times) - 1, -1, -1) if max(times[max(0, at - 3) : at], default=0.0) < middle

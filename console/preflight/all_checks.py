@@ -207,7 +207,7 @@ _OPERATION_POLL_SECONDS = 2.0  # seconds between two looks at an operation
 async def _repair_addon(cluster: CheckedCluster, target: tuple[str, ...]) -> str:
     """Enable a GKE add-on and wait for it; returns an empty text, since `Repair.words` say enough."""
     project, location, name, addon = target
-    gke = await cluster.google.cloud.gke()
+    gke = await cluster.google.account.gke()
     begun = await gke.enable_addon(await gke.read_cluster(project, location, name), addon)
     try:
         async with asyncio.timeout(ADDON_TIMEOUT):
@@ -225,7 +225,7 @@ async def _repair_addon(cluster: CheckedCluster, target: tuple[str, ...]) -> str
 async def _repair_services(cluster: CheckedCluster, target: tuple[str, ...]) -> str:
     project, *services = target
     for service in services:
-        await cluster.google.cloud.enable_service(project, service)
+        await cluster.google.account.enable_service(project, service)
     return f"Enabled {', '.join(services)} in project {project}."
 
 
@@ -239,7 +239,7 @@ async def _repair_queue(cluster: CheckedCluster, target: tuple[str, ...]) -> str
     namespace, name, above = target
     connection = cluster.watch.connection_for_change(f"create LocalQueue {name}")
     kind = kind_named("localqueues")
-    version = await connection.catalogue.version(kind)
+    version = await connection.discovery.version(kind)
     if not version:
         raise NotFound("This cluster has no LocalQueues: Kueue is not installed.", status=404)
     made = {

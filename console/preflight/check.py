@@ -330,7 +330,7 @@ def combine_verdicts(*verdicts: CheckVerdict, all_required: bool = False) -> Che
 _T = TypeVar("_T")
 KUBERNETES, GOOGLE, REGISTRY = "Kubernetes", "Google", "registry"
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-SILENCE_TIMEOUT = 3.0  # seconds for which the API server may say nothing
+API_TIMEOUT = 3.0  # seconds for which the API server may say nothing
 LIST_TIMEOUT = 20.0  # seconds for which a kind that is still being listed is waited for
 
 
@@ -388,7 +388,7 @@ class CheckContext:
 
         async def question() -> _T:
             client = self.cluster.watch.current_connection.client
-            body = await client.request("GET", path, params=params, action=f"read {path}", silence=SILENCE_TIMEOUT)
+            body = await client.request("GET", path, params=params, action=f"read {path}", silence=API_TIMEOUT)
             return read_object(body, type_)
 
         return await self.send_request(KUBERNETES, f"GET {what}", question)
@@ -400,7 +400,7 @@ class CheckContext:
         async def question() -> tuple[str, ...]:
             client = self.cluster.watch.current_connection.client
             body = await client.request(
-                "GET", path, params=params, action=f"list {noun}", accept=_METADATA_ONLY, silence=SILENCE_TIMEOUT
+                "GET", path, params=params, action=f"list {noun}", accept=_METADATA_ONLY, silence=API_TIMEOUT
             )
             found = (read_object(body, ListSchema[msgspec.Raw]).items or ())[:limit]  # a server may send all there are
             return tuple(read_object(bytes(each), ObjectSchema).metadata.name or "" for each in found)
@@ -420,7 +420,7 @@ class CheckContext:
 
         async def question() -> Fleet:
             try:
-                fleet = await self.cluster.watch.wait_until_listed(*kinds, timeout=LIST_TIMEOUT, silent=SILENCE_TIMEOUT)
+                fleet = await self.cluster.watch.wait_until_listed(*kinds, timeout=LIST_TIMEOUT, silent=API_TIMEOUT)
             except KeyError as error:
                 raise Unreachable(f"{error.args[0]} are not watched.") from error
             for kind in kinds:
@@ -434,19 +434,19 @@ class CheckContext:
         return await self.send_request(KUBERNETES, f"watch of {', '.join(kinds)}", question)
 
     async def cluster_place(self) -> ClusterPlace:
-        return await self.send_request(GOOGLE, "where the cluster lies", self.cluster.google.cloud.place)
+        return await self.send_request(GOOGLE, "where the cluster lies", self.cluster.google.account.cluster_place)
 
     async def gke(self) -> GkeCluster:
         place = await self.cluster_place()
 
         async def question() -> GkeCluster:
-            return (await self.cluster.google.cloud.connected_cluster())[1]
+            return (await self.cluster.google.account.connected_cluster())[1]
 
         return await self.send_request(GOOGLE, f"container: cluster {place.cluster} in {place.location}", question)
 
     async def call_google(self, action: str, module: str, send: Callable[[Any, GoogleSession], Awaitable[_T]]) -> _T:
         """Call a Google API through `GoogleAccount.call`, once for all checks."""
-        return await self.send_request(GOOGLE, action, lambda: self.cluster.google.cloud.call(module, send))
+        return await self.send_request(GOOGLE, action, lambda: self.cluster.google.account.call(module, send))
 
     async def granted_permissions(self, project: str, permissions: Collection[str]) -> frozenset[str]:
         what = f"resourcemanager: rights in {project} ({len(permissions)})"

@@ -287,7 +287,7 @@ async def _served_version(context: CheckContext, group: str, plural: str) -> str
     kind = kind_named(plural)
 
     async def question() -> str:
-        return await context.cluster.watch.current_connection.catalogue.version(kind)
+        return await context.cluster.watch.current_connection.discovery.version(kind)
 
     return await context.send_request(KUBERNETES, f"discovery of {plural}.{group}", question)
 

@@ -81,7 +81,7 @@ async def _read_image(context: CheckContext, image: str) -> ImageFacts:
 
 async def _registry_login(context: CheckContext, image: ImageReference) -> tuple[str, str]:
     """A token for Google's registries, and the address of the practice registries; either may be empty."""
-    cloud = context.cluster.google.cloud
+    cloud = context.cluster.google.account
     if not (image.google or cloud.practice):
         return "", ""
     try:
@@ -211,7 +211,7 @@ async def _check_tools(context: CheckContext, image: str) -> CheckVerdict:
 async def _check_tools_in_registry(context: CheckContext, image: str) -> CheckVerdict:
     facts = await _read_image(context, image)
     wanted = _tools_of_recipe(context.wish.recipe)
-    shown = {tool: by for tool in wanted if (by := facts.shows(tool))}
+    shown = {tool: by for tool in wanted if (by := facts.evidence_of(tool))}
     evidence = f"It has {', '.join(f'{tool} ({by})' for tool, by in shown.items())}." if shown else ""
     unknown = [tool for tool in wanted if tool not in shown]
     if not unknown:

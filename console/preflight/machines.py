@@ -148,11 +148,11 @@ async def _judge_reservation(context: CheckContext, project: str, pool: str, zon
     except NotFound:
         words = f"Google: {pool} takes from reservation {name}, which does not exist in {zone}."
         return warn(words, "The pool gets no more machines from it.")
-    kind = "dense" if found.dense else "not dense"
+    kind = "dense" if found.is_dense else "not dense"
     words = f"Google: {pool} takes from reservation {found.name} ({kind}, {found.used} of {found.count} machines used)."
-    if found.dense and found.status in {"READY", ""}:
+    if found.is_dense and found.status in {"READY", ""}:
         return ok(words)
-    reason = "Its machines may stand apart." if not found.dense else f"The reservation is {found.status}."
+    reason = "Its machines may stand apart." if not found.is_dense else f"The reservation is {found.status}."
     return (fail if context.wish.demand.topology == "required" else warn)(words, reason)
 
 

@@ -147,7 +147,7 @@ def kueue_snapshot(fleet: Fleet, flavors: Iterable[str], *, with_topology: bool 
     # The strategies stand in Kueue's configuration, which few may read: those of its documentation.
     fair = DEFAULT_STRATEGIES if any(each.shares_fairly for each in fleet.cluster_queues.values()) else ()
     known = [flavor_of(fleet, name, trees[name].name if name in trees else "") for name in names]
-    snapshot = Snapshot(queues, cohorts, known, trees, holding, fair, KueueRelease(fleet.kueue_version.rules))
+    snapshot = Snapshot(queues, cohorts, known, trees, holding, fair, KueueRelease(fleet.kueue_version.rules_minor))
     for queue in fleet.cluster_queues.values():  # workloads that may not be listed hold quota too
         node = snapshot.queues[queue.name]
         for at in ((name, GPU) for name in names):

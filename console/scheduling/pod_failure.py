@@ -38,7 +38,7 @@ _MOMENT_IN_NAME = re.compile(r"\.([0-9a-f]{15,16})$")
 
 def first_deletion(jobset: JobSet, fleet: Fleet) -> PodFailure | None:
     """The pod deleted first, in the latest attempt with a deletion; None if none is known."""
-    if jobset.deleting_since or jobset.state is JobState.SUCCEEDED:
+    if jobset.deletion_asked_at or jobset.state is JobState.SUCCEEDED:
         return None
     stem = f"{jobset.name}-"
     if not any(name.startswith(stem) for name in _killed_pods(fleet).get(jobset.namespace, ())):
@@ -265,7 +265,7 @@ def _sort_key(failure: PodFailure) -> tuple[int, float, bool, int]:
 def _failure_of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> PodFailure | None:
     bad = min(
         (each for each in pod.containers if each.state == "terminated" and each.exit_code),
-        key=lambda each: each.finished,
+        key=lambda each: each.finished_at,
         default=None,
     )
     if bad is None and pod.phase != "Failed" and not pod.disruption:
@@ -280,7 +280,7 @@ def _failure_of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> PodFa
         why or (bad.reason if bad else ""),
         pod.message or pod.disruption_message or (bad.message if bad else ""),
         bad.exit_code if bad else None,
-        bad.finished if bad else pod.disrupted_at,
+        bad.finished_at if bad else pod.disrupted_at,
         cause,
         _node_notes(node, now),
         pod.uid,

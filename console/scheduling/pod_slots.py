@@ -68,8 +68,8 @@ class PodSlot(Struct, frozen=True):
     def ended(self) -> Container | None:
         """The container that failed, else the main one if it has ended; None while it runs."""
         done = [each for each in self.pod.containers if each.state == "terminated"] if self.pod else []
-        bad = [each for each in done if each.exit_code]
-        return min(bad, key=lambda each: each.finished) if bad else next((each for each in done if not each.init), None)
+        failed = [each for each in done if each.exit_code] or [each for each in done if not each.init][:1]
+        return min(failed, key=lambda each: each.finished_at, default=None)
 
     @property
     def exit_code(self) -> int | None:
@@ -83,7 +83,7 @@ class PodSlot(Struct, frozen=True):
     @property
     def was_terminated(self) -> bool:
         """Whether the pod is being deleted and its container ended by SIGTERM or SIGKILL."""
-        return self.pod is not None and self.pod.deleting_since > 0 and self.exit_code in {143, 137}
+        return self.pod is not None and self.pod.deletion_asked_at > 0 and self.exit_code in {143, 137}
 
 
 def pod_slots(jobset: JobSet, fleet: Fleet) -> tuple[PodSlot, ...]:
@@ -127,7 +127,7 @@ def first_failure(jobset: JobSet, fleet: Fleet) -> PodSlot | None:
     """
     failed = [slot for slot in pod_slots(jobset, fleet) if slot.failed and not slot.was_terminated]
     return min(
-        failed, key=lambda rank: (rank.ended.finished if rank.ended else float("inf"), rank.number), default=None
+        failed, key=lambda rank: (rank.ended.finished_at if rank.ended else float("inf"), rank.number), default=None
     )
 
 
@@ -140,7 +140,7 @@ class PodFate(StrEnum):
 def pod_fate(fleet: Fleet, pod: Pod) -> PodFate:
     """Whether the pod is still there, was replaced or is over, by the snapshot."""
     now = fleet.pods.get(pod.key)
-    if now is not None and now.uid == pod.uid and now.phase == "Running" and not now.deleting_since:
+    if now is not None and now.uid == pod.uid and now.phase == "Running" and not now.deletion_asked_at:
         return PodFate.HERE
     jobset = fleet.jobsets.get((pod.namespace, pod.jobset)) if pod.jobset else None
     return PodFate.REPLACED if jobset is not None and not jobset.finished else PodFate.OVER

@@ -72,7 +72,7 @@ def time_limit(workload: ClusterWorkload, fleet: Fleet) -> float | None:
     of_pods = [each.time_limit for each in workload.pod_sets] if workload.owner_kind in {"", "Pod"} else [None]
     known = [
         workload.time_limit - workload.ran_before if workload.time_limit is not None else None,
-        job.time_limit if job is not None and job.uid == workload.owner_uid else None,
+        job.limit_seconds if job is not None and job.uid == workload.owner_uid else None,
         max((each for each in of_pods if each is not None), default=None) if None not in of_pods else None,
     ]
     return min((each for each in known if each is not None), default=None)

@@ -182,7 +182,7 @@ def _why_failed(jobset: JobSet, fleet: Fleet) -> Why:
     after = f" after {_count_text(jobset.restarts, 'restart')}" if jobset.restarts else ""
     failure = jobset.failure
     deleted = first_deletion(jobset, fleet)
-    ended = first.ended.finished if first and first.ended else float("inf")  # in whole seconds
+    ended = first.ended.finished_at if first and first.ended else float("inf")  # in whole seconds
     if deleted is not None and deleted.attempt == jobset.restarts and ended >= deleted.time:
         words = f"failed{after}: pod {deleted.rank} was deleted"
     else:
@@ -288,7 +288,7 @@ def _pods_wait(jobset: JobSet, fleet: Fleet) -> Why:
 
 
 def _explain_trouble(jobset: JobSet, reason: _PodTrouble, hit: Sequence[tuple[PodSlot, str]], total: int) -> Why:
-    rank, text = min(hit, key=lambda each: each[0].ended.finished if each[0].ended else 0.0)
+    rank, text = min(hit, key=lambda each: each[0].ended.finished_at if each[0].ended else 0.0)
     category, again = reason.category, ""
     if jobset.restarts or category is Category.RESTARTING:
         category = Category.RESTARTING if category is Category.STARTING else category

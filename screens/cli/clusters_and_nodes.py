@@ -53,7 +53,7 @@ async def enable(options: ClustersOptions) -> int:
     if not options.yes and not await confirm(["It may cost money once it is used."], question, "Add --yes."):
         return 1
     async with google_of(options) as google:
-        await google.cloud.enable_service(project, GKE_SERVICE)
+        await google.account.enable_service(project, GKE_SERVICE)
     fields = {"kind": "enabled", "project": project, "service": GKE_SERVICE}
     return print_result(options.json, fields, f"{GKE_SERVICE} is enabled in {project}.")
 
@@ -64,7 +64,7 @@ async def run_clusters(options: ClustersOptions) -> int:
     if options.words:
         raise BadInput(f"a4 clusters has no action {options.words[0]!r}.", "a4 clusters connect NAME")
     async with google_of(options) as google:
-        found = await google.cloud.clusters(options.projects)
+        found = await google.account.list_clusters(options.projects)
     if found.unread and not found.clusters and len(found.unread) == max(1, len(options.projects)):
         raise found.unread[0][1]
     unread = {project: str(why) for project, why in found.unread}
@@ -90,7 +90,7 @@ def _pick_fields(found: Any, names: Iterable[str]) -> dict[str, Any]:
 
 async def _print_token(options: ClustersOptions) -> int:
     async with google_of(options) as google:
-        token, ends = await (await google.cloud.open_session()).token()
+        token, ends = await (await google.account.open_session()).token()
     status: dict[str, Any] = {"token": token}
     if ends < float("inf"):
         status["expirationTimestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ends))
@@ -102,19 +102,19 @@ async def _connect_cluster(options: ClustersOptions) -> int:
     if len(options.words) != 1:
         raise BadInput("Name one cluster.", "a4 clusters lists them.")
     async with google_of(options) as google:
-        if options.write_kubeconfig == "" and google.cloud.practice:
+        if options.write_kubeconfig == "" and google.account.practice:
             raise BadInput(
                 "The practice cluster ends with this program; it is not written into your kubeconfig.",
                 "Name a file: --write-kubeconfig FILE.",
             )
-        cluster = await google.cloud.find(options.words[0], options.projects)
+        cluster = await google.account.find_cluster(options.words[0], options.projects)
         start = time.monotonic()
-        version = await google.cloud.fetch_server_version(cluster, options.via)
+        version = await google.account.fetch_server_version(cluster, options.via)
         took = time.monotonic() - start
         written = ""
         if options.write_kubeconfig is not None:
             file = options.write_kubeconfig or options.kubeconfig
-            path, _ = await google.cloud.write_kubeconfig(cluster, Path(file) if file else None, options.via)
+            path, _ = await google.account.write_kubeconfig(cluster, Path(file) if file else None, options.via)
             written = str(path)
     fields = {"kind": "connected", "context": cluster.context, "version": version, "seconds": took}
     return print_result(

@@ -256,7 +256,7 @@ async def run_nccl_quick(options: NcclQuickOptions) -> int:
         if not options.json:
             warn(f"all_reduce_perf on the GPUs of pod {rank.number}, beside what runs there")
         await session.container_exec.run_quick_nccl_test(
-            pod, test, on_output=on_output, container=container_of(pod, options.container), limit=options.limit
+            pod, test, on_output=on_output, container=container_of(pod, options.container), limit_seconds=options.limit
         )
     reading.close()
     if options.json:

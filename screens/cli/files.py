@@ -179,7 +179,7 @@ def progress_bars(number: int, *, is_shown: bool) -> Iterator[Callable[[str], Li
             task = progress.add_task(one_line(name) if number > 1 else "", total=None, now="")
 
             def listen(far: CopyProgress) -> None:
-                files = f"{far.files}/{far.all_files} " if far.all_files > 1 else ""
+                files = f"{far.done_files}/{far.all_files} " if far.all_files > 1 else ""
                 progress.update(task, total=far.total, completed=far.done, now=f"{files}{one_line(far.now[-40:])}")
 
             return listen

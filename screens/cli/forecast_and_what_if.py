@@ -12,7 +12,7 @@ from msgspec import structs
 
 from console.errors import BadInput, NotFound
 from console.kube.find_job import find_job
-from console.kube.gpu_pods import gpu_pods
+from console.kube.gpu_pods import gpu_pod_selectors
 from console.kube.objects.meta import GPU
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
@@ -31,7 +31,7 @@ MAX_NAMED_VICTIMS = 5  # that are named
 
 
 async def run_forecast(options: ForecastOptions) -> int:
-    async with open_session(options, JOB_KINDS, is_brief=True, selectors={"pods": gpu_pods}) as session:
+    async with open_session(options, JOB_KINDS, is_brief=True, selectors={"pods": gpu_pod_selectors}) as session:
         fleet, forecasts = session.fleet, session.forecasts
         await session.launch.recorder.update_open_runs()  # how long runs took that ended while no console was open
         starts = await expected_starts(session)
@@ -84,15 +84,15 @@ async def run_forecast(options: ForecastOptions) -> int:
 
 
 def _iter_footnotes(fleet: Fleet, windows: Sequence[RecordedWindow]) -> Iterator[str]:
-    if fleet.kueue_version.note:
-        yield f"{fleet.kueue_version.note}."
+    if fleet.kueue_version.unknown_note:
+        yield f"{fleet.kueue_version.unknown_note}."
     if (past := score(windows)).judged:
         yield f"Of {past.judged} earlier windows {past.held} held the start (a4 forecast --record)."
 
 
 def _rule_versions(fleet: Fleet) -> dict[str, str | None]:
     """The cluster's Kueue version (None if unknown), and the one whose rules the forecast follows."""
-    return {"kueue": fleet.kueue_version.number or None, "rules": f"0.{fleet.kueue_version.rules}"}
+    return {"kueue": fleet.kueue_version.number or None, "rules": f"0.{fleet.kueue_version.rules_minor}"}
 
 
 def _not_waiting_error(fleet: Fleet, namespace: str, name: str) -> NotFound:
@@ -155,7 +155,7 @@ async def run_what_if(options: WhatIfOptions) -> int:
     )
     if changes == Changes():
         raise BadInput("Nothing to try.", "Name a change, as in a4 whatif --submit a4:32; a4 whatif --help has all.")
-    async with open_session(options, JOB_KINDS, is_brief=True, selectors={"pods": gpu_pods}) as session:
+    async with open_session(options, JOB_KINDS, is_brief=True, selectors={"pods": gpu_pod_selectors}) as session:
         fleet = session.fleet
         missing = unread_kinds(JOB_KINDS, fleet)
         classes = await session.priority_classes(changes.priority_classes)
@@ -202,7 +202,7 @@ def result_lines(outcome: WhatIf, fleet: Fleet) -> list[str]:
         *table_lines(("QUEUE", "FLAVOR", ">QUOTA FREE NOW", ">QUOTA FREE THEN"), quota),
         "",
         *table_lines(("FLAVOR", ">GPUS FREE NOW", ">GPUS FREE THEN"), list(machines)),
-        *(f"{note[0].upper()}{note[1:]}." for note in (*outcome.notes, fleet.kueue_version.note) if note),
+        *(f"{note[0].upper()}{note[1:]}." for note in (*outcome.notes, fleet.kueue_version.unknown_note) if note),
         *([_victim_words(outcome.next_victims)] if outcome.next_victims else []),
     ]
 

@@ -131,7 +131,7 @@ async def complete(session: Session, *, read_logs: bool = False) -> Mapping[int,
 async def _read_healths(session: Session) -> dict[int, JobHealth]:
     """The health of the open runs' jobs by run number, read from the ends of their logs as `a4 jobs` does."""
     fleet, server = session.fleet, session.watch.server
-    runs = [run for run in await session.launch.runs.list_runs() if run.open and run.server == server]
+    runs = [run for run in await session.launch.runs.list_runs() if run.is_open and run.server == server]
     jobs = [(run, jobset) for run in runs if (jobset := fleet.jobsets.get(run.key)) and is_run_of_job(run, jobset)]
     progress = await read_progress_of_jobs(session, [jobset for _, jobset in jobs])
     await read_diagnoses(session)
@@ -199,7 +199,7 @@ def value_or_default(text: str | None) -> str:
 
 async def delete_runs(run_history: RunHistory, records: Sequence[RunRecord], options: HistoryOptions) -> int:
     wanted = [require_run(records, word) for word in options.forgotten]
-    if going := await _running_runs(options, [run for run in wanted if run.open]):
+    if going := await _running_runs(options, [run for run in wanted if run.is_open]):
         names = ", ".join(dict.fromkeys(run.name for run in going))
         raise Conflict(
             f"Nothing was forgotten: the job of {names} still runs, and its record is written until it ends.",

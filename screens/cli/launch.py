@@ -432,12 +432,12 @@ async def run_profiles(options: ProfilesOptions) -> int:
     name, profile = options.name, await kept.read(options.name)
     if options.json:
         by_default = await kept.default_name() == name
-        more = {"values": profile.values, "places": profile.places, "problems": profile.problems}
+        more = {"values": profile.values, "places": profile.place_values, "problems": profile.problems}
         print_json({"name": name, "default": by_default, **more})
     else:
         for each in profile.problems:
             warn(f"{name}: {each.message}")
-        values = {**profile.places, **profile.values}
+        values = {**profile.place_values, **profile.values}
         print_line(yaml.safe_dump(values, sort_keys=False, allow_unicode=True).strip() if values else "# empty")
     return BadInput.exit_code if profile.problems else 0
 

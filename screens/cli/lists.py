@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.connection_settings import OWN_NAME
 from console.errors import ConsoleError, NotAllowed, NotFound, Unreadable
-from console.kube.gpu_pods import HOLDS_ITS_NODE, gpu_pods
+from console.kube.gpu_pods import HOLDS_ITS_NODE, gpu_pod_selectors
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.why import JOB_KINDS
@@ -32,8 +32,8 @@ LISTS = ("pools", "nodes", "queues", "workloads", "jobs", "pods")
 MAX_SELECTED_JOBS = 40
 """Maximum number of jobs whose pods are requested by job name; with more, the pods of all JobSets are listed."""
 SELECTORS_OF_LIST: Mapping[str, Selectors] = {
-    **{name: {"pods": partial(gpu_pods, fields=HOLDS_ITS_NODE)} for name in ("nodes", "pools")},
-    **{name: {"pods": gpu_pods} for name in ("queues", "workloads")},
+    **{name: {"pods": partial(gpu_pod_selectors, fields=HOLDS_ITS_NODE)} for name in ("nodes", "pools")},
+    **{name: {"pods": gpu_pod_selectors} for name in ("queues", "workloads")},
     "jobs": {"pods": None},
 }
 """The pod selectors of each list, by its name; None: pods are not listed at first, `list_pods_of` requests them."""
@@ -114,7 +114,7 @@ async def _read_rows(session: Session, fleet: Fleet, layout: ListLayout[Any], op
             jobs += [each for each in fleet.jobsets.values() if not each.finished and each not in jobs]
         progress, _ = await asyncio.gather(read_progress_of_jobs(session, jobs), session.watch.me())
         starts = await session.forecasts.expected_starts() if waits else None
-        lines = job_lines(fleet, namespace, session.watch.whose, progress, starts)
+        lines = job_lines(fleet, namespace, session.watch.format_owner, progress, starts)
         rows: list[Any] = [
             line for line in lines if line.owner == OWN_NAME or not (isinstance(options, JobsOptions) and options.mine)
         ]
@@ -122,7 +122,7 @@ async def _read_rows(session: Session, fleet: Fleet, layout: ListLayout[Any], op
         rows = sorted((with_diagnoses(session, row) for row in rows), key=lambda line: line.sort_key)
         some = bool(rows) or any(namespace in {None, where} for where, _ in fleet.jobsets)
     else:
-        rows = list(layout.of(fleet, namespace, session.watch.whose))
+        rows = list(layout.of(fleet, namespace, session.watch.format_owner))
         some = bool(rows)
         if options.command == "queues" and options.json and any(each.is_waiting for each in fleet.workloads.values()):
             rows = await _queue_rows(session, fleet)
@@ -147,24 +147,24 @@ async def wait_with_pods(session: Session, list_pods: Callable[[], Awaitable[Non
         await session.watch.wait_until_listed("jobsets", timeout=inf, silent=inf)  # what is late is named below
         await list_pods()
 
-    await asyncio.gather(session.wait_until_listed(*session.watch.begun_kinds), wait_for_pods())
+    await asyncio.gather(session.wait_until_listed(*session.watch.started_kinds), wait_for_pods())
 
 
 async def list_pods_of(session: Session, jobs: Iterable[JobSet]) -> None:
     """List the pods needed to show these jobs: all pods, if a job waits for nodes that others may hold."""
     jobs = tuple(jobs)
     if not all(each.finished or each.state is JobState.RUNNING for each in jobs):
-        await session.watch.select("pods", gpu_pods)
+        await session.watch.set_selector("pods", gpu_pod_selectors)
     elif jobs:
         names = sorted({each.name for each in jobs})
         among = f" in ({','.join(names)})" if len(names) <= MAX_SELECTED_JOBS else ""
-        await session.watch.select("pods", {"labelSelector": f"jobset.sigs.k8s.io/jobset-name{among}"})
+        await session.watch.set_selector("pods", {"labelSelector": f"jobset.sigs.k8s.io/jobset-name{among}"})
 
 
 async def _queue_rows(session: Session, fleet: Fleet) -> list[Any]:
     from screens.columns.queues import queue_lines
 
-    return list(queue_lines(fleet, None, session.watch.whose, await expected_starts(session)))
+    return list(queue_lines(fleet, None, session.watch.format_owner, await expected_starts(session)))
 
 
 async def _workload_rows(session: Session, fleet: Fleet, namespace: str | None) -> list[WorkloadLine]:
@@ -172,7 +172,7 @@ async def _workload_rows(session: Session, fleet: Fleet, namespace: str | None) 
 
     waits = any(each.is_waiting and namespace in {None, each.namespace} for each in fleet.workloads.values())
     starts = await expected_starts(session) if waits else None
-    return list(workload_lines(fleet, namespace, session.watch.whose, starts))
+    return list(workload_lines(fleet, namespace, session.watch.format_owner, starts))
 
 
 async def expected_starts(session: Session) -> Mapping[tuple[str, str], ExpectedStart]:

@@ -64,7 +64,7 @@ async def open_session(
             beside.append(asyncio.create_task(_import_ahead(ahead)))
         try:
             if kinds and waits:
-                await session.wait_until_listed(*session.watch.begun_kinds)
+                await session.wait_until_listed(*session.watch.started_kinds)
             yield session
         except NotFound as error:
             if f"in namespace {session.namespace}" in error.message:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from console.session import Session
 
 PLAIN_KINDS = tuple(dict.fromkeys(kind for each in (JOBS, QUEUES, POOLS) for kind in (each.kind, *each.uses)))
-POLL_SECONDS = 1.0  # seconds between two looks for changes
+CHANGE_POLL_SECONDS = 1.0  # seconds between two looks for changes
 PROGRESS_POLL_SECONDS = 2.0  # seconds between two looks for jobs whose log may be looked at again
 MAX_LINES_PER_KIND = 20  # lines of one kind of thing at once: of a large cluster the others are counted
 _COMMANDS = {"job": "a4 jobs -A", "queue": "a4 queues", "pool": "a4 pools", "node": "a4 nodes", "alarm": "a4 alarms -A"}
@@ -144,7 +144,7 @@ async def run_plain(options: Options) -> int:
                 lines = dict(_iter_lines(session, session.fleet, only))
                 _print_changes(lines, printed)
                 printed = lines
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(CHANGE_POLL_SECONDS)
             progress_reader.result()
         finally:
             progress_reader.cancel()

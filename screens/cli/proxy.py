@@ -108,7 +108,7 @@ async def relay_to_rank(arguments: Sequence[str], given: dict[str, str]) -> None
     who = load_login(kubeconfig, given.get("context", ""))
     address = PodAddress.parse(given.get("namespace") or who.target.namespace, *arguments)
     gc.enable()  # from here on the process may live for days
-    pipe, pod = await PortForwarder(who).open_pipe(address, port, limit=limit, report=warn)
+    pipe, pod = await PortForwarder(who).open_pipe(address, port, limit_seconds=limit, report=warn)
     if name := given.get("entry"):
         from console.attach.ssh.proxy_connection import ensure_current_pod
 

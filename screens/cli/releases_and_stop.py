@@ -41,7 +41,7 @@ async def run_stop(options: StopOptions) -> int:
     async with open_session(options, STOP_KINDS) as session:
         plans = [await plan_of(session, name) for name in dict.fromkeys(options.jobs)]
         await session.watch.me()  # without it nobody is "you"
-        whose = session.watch.whose
+        whose = session.watch.format_owner
         lines = [line for plan in plans for line in stop_consequence_lines(plan, whose(plan.owner))]
         if options.dry_run:
             return print_result(options.json, plans[0] if len(plans) == 1 else plans, *lines)

@@ -109,7 +109,7 @@ async def set_up(session: Session, options: SshOptions | CodeOptions, job: str, 
     )
     if plan.adds_key and not options.yes:
         # Ask whether to put the key into the pod; NotAllowed if declined.
-        what = f"Pod {plan.pod} does not know your key. Put {plan.key} into it, for {plan.user}?"
+        what = f"Pod {plan.pod} does not know your key. Put {plan.key_text} into it, for {plan.user}?"
         if plan.ranks > 1:
             what += f" The other pods of {plan.job} get it when you connect to them."
         if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -56,7 +56,7 @@ async def run_ls(options: LsOptions) -> int:
         found = await google.storage.list_folder(place)
     if options.json:
         items = [{**asdict(each), "folder": each.is_folder, "iteration": each.iteration} for each in found.objects]
-        report = {"kind": "objects", "place": str(found.place), "note": found.note, "more": found.more}
+        report = {"kind": "objects", "place": str(found.place), "note": found.note, "more": found.has_more}
         print_json({**report, "items": items})
         return 0
     rows = []
@@ -65,7 +65,7 @@ async def run_ls(options: LsOptions) -> int:
         mark = "  ← the last complete checkpoint" if each.latest else ""
         rows.append((size, wording.since(each.updated), one_line(each.title) + mark))
     print_entries(rows)
-    if found.more:
+    if found.has_more:
         warn("There is more than this: name a folder in it.")
     if found.note:
         print_line(found.note)
@@ -160,7 +160,7 @@ async def run_checkpoints(options: CheckpointsOptions) -> int:
                 message = f"The log of {place.job} says that it saves to {place.path}, and pod 0 has no such folder."
                 raise NotFound(message, hint) from error
         key = session.namespace, place.job
-        session.checkpoints.known[key] = SavedState(now, folder, found)
+        session.checkpoints.saved_states[key] = SavedState(now, folder, found)
         return _print_survey(found, options, now, await session.launch.unsaved.find_lost_work(*key))
 
 

@@ -47,12 +47,12 @@ async def run_forward(options: ForwardOptions) -> int:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, running.stop)
         try:
-            for note in running.forwarding.notes:
+            for note in running.local_forward.notes:
                 warn(note)
             print_result(options.json, running.tunnel, *_open_lines(running.tunnel))
             if running.tunnel.words:
                 warn(running.tunnel.words)
-            running.forwarding.tell = _change_printer(running.tunnel)
+            running.local_forward.on_change = _change_printer(running.tunnel)
             await running.wait_until_over()
         finally:
             await running.close()

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from console.errors import NotAllowed, NotFound
 from console.kube.find_job import find_job, require_listed
-from console.kube.gpu_pods import gpu_pods
+from console.kube.gpu_pods import gpu_pod_selectors
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 LIVE_LOG_SECONDS = 3.0
 """Seconds for which the log of a running job is followed before its health is judged."""
-LOG_TIMEOUT = 5.0  # seconds that reading the end of the log of a job that is done may take
+FINISHED_LOG_TIMEOUT = 5.0  # seconds that reading the end of the log of a job that is done may take
 
 MAX_NAMED_AHEAD = 4
 """Maximum number of jobs ahead in the queue that are named."""
@@ -109,7 +109,7 @@ async def _list_pods(session: Session, name: str) -> None:
     if job is not None and job.finished:  # what others hold has no part in it
         await list_pods_of(session, [job])
     else:
-        await session.watch.select("pods", gpu_pods)
+        await session.watch.set_selector("pods", gpu_pod_selectors)
 
 
 def _explains_more(health: JobHealth, sentence: str) -> bool:
@@ -204,7 +204,7 @@ async def _raise_if_gone(session: Session, name: str) -> None:
     require_listed(session.fleet, "jobsets", f"Whether there is a job {name} in namespace {session.namespace}")
     run = max(known, key=lambda each: (each.launched, each.number))
     why = run.why.rstrip(".")
-    if run.open:
+    if run.is_open:
         how = "how it ended is not known"
     elif run.outcome is Outcome.UNKNOWN and why:
         how = f"{why[0].lower()}{why[1:]}"
@@ -224,12 +224,12 @@ async def _read_health(
     if job is None:
         return report, None
     if reads_log and not job.finished:
-        session.watch.goes_on.set()
+        session.watch.follow_event.set()
         await read_diagnoses(session)
         report = await session.alarms.check_job(*job.key, LIVE_LOG_SECONDS)
     if report.progress is None and not report.refused and job.state is not JobState.PENDING:
         with suppress(TimeoutError):  # then it is not known to have ended otherwise than well
-            async with asyncio.timeout(LOG_TIMEOUT):
+            async with asyncio.timeout(FINISHED_LOG_TIMEOUT):
                 await session.measures.progress_reader.update([job.key])
         report = structs.replace(report, progress=session.measures.progress_reader.progress_of(job.uid))
     how = (report.progress, report.alarms, report.late, report.follows_steps)

@@ -93,7 +93,7 @@ def explanation(line: JobLine | None, *, is_gone: bool, ended: str = "", now: fl
         runs.append(Span(f"{ALARM_GLYPH} {alarm.text}. {text}. ", "bad"))
     first = first_failure(line.jobset, line.fleet)
     if first is not None:
-        when = wording.moment(first.ended.finished if first.ended else 0.0, line.fleet.at)
+        when = wording.moment(first.ended.finished_at if first.ended else 0.0, line.fleet.at)
         where = f" on {wording.short_node(first.node)}" if first.node else ""
         if line.job_progress is not None and (reason := line.job_progress.failure):
             runs.append(Span(f"{wording.sentence(reason)}. ", "bad"))

@@ -30,7 +30,7 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
         jobset,
         fleet,
         session.measures.progress_reader.progress_of(jobset.uid),
-        owner=session.watch.whose(jobset.owner),
+        owner=session.watch.format_owner(jobset.owner),
         may_stop=not session.watch.read_only,
         slow=session.jobs.slow_report(key),
         saved=session.jobs.saved_state(key),

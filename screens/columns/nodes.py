@@ -72,9 +72,9 @@ def pool_state(pool: Pool, now: float) -> list[Span]:
 
 def _google_state(pool: Pool) -> list[Span]:
     """Google's state of a pool, if known: in full for pools without nodes."""
-    if not isinstance(pool, GooglePool) or (pool.nodes and pool.facts.state == "ok"):
+    if not isinstance(pool, GooglePool) or (pool.nodes and pool.status.state == "ok"):
         return []  # what failed and is over stands on the pool's page
-    facts = pool.facts
+    facts = pool.status
     glyph = {"ok": IDLE, "busy": UNDER_WAY, "bad": BAD}[facts.state]
     style = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
     sentences = [sentence(text).rstrip(".") for text in facts.sentences]
@@ -84,7 +84,7 @@ def _google_state(pool: Pool) -> list[Span]:
 
 
 def _empty_pool_words(pool: GooglePool) -> str:
-    google = pool.facts.pool
+    google = pool.status.pool
     if pool.requests:
         return f"no machine yet: {count(pool.requests, 'request')} to DWS {'waits' if pool.requests == 1 else 'wait'}"
     if google.queued or google.flex_start:

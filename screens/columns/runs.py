@@ -40,7 +40,7 @@ _OUTCOME_STYLES: dict[str, str] = {
 
 def outcome_cell(run: RunRecord) -> list[Span]:
     """The outcome as glyph and word; ▲ if an alarm is active, ✗ if one was at the end."""
-    if run.now is not None and run.open:
+    if run.now is not None and run.is_open:
         return health_spans(run.now)
     over = wording.BAD if run.ended else wording.ALARM
     glyph = over if run.had_problem else _OUTCOME_GLYPHS[run.outcome]
@@ -49,7 +49,7 @@ def outcome_cell(run: RunRecord) -> list[Span]:
 
 def duration_cell(run: RunRecord, now: float) -> Cell:
     seconds = run.seconds(now)
-    return "" if seconds is None else Span(wording.age(seconds), "" if run.open else "dim")
+    return "" if seconds is None else Span(wording.age(seconds), "" if run.is_open else "dim")
 
 
 def measure_cell(run: RunRecord) -> Cell:

@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from console.errors import Conflict
 from console.folders import make_private
-from console.hang.bundle import bundle_folder, bundle_name, find_unasked_bundle, write_bundle
+from console.hang.bundle import bundle_folder, bundle_name, find_automatic_bundle, write_bundle
 from console.kube.objects.jobset import JobSet
 from console.metrics.diagnosis import Blame, DiagnosisKind, diagnose_hang, find_blame
 from console.metrics.health import STEPLESS_WORDS
@@ -186,7 +186,7 @@ async def _with_archive(screen: LiveScreen, trouble: Trouble) -> Trouble:
     """The trouble with the hang archive that another console wrote, if this one has no report."""
     if trouble.report is not None or not trouble.since:
         return trouble
-    place = await asyncio.to_thread(find_unasked_bundle, screen.session.watch, trouble.jobset.name, trouble.since)
+    place = await asyncio.to_thread(find_automatic_bundle, screen.session.watch, trouble.jobset.name, trouble.since)
     return trouble if place is None else replace(trouble, archive=short_path(str(place)))
 
 

@@ -130,7 +130,7 @@ async def open_editor_in_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) 
     """Set up SSH to the rank after confirmation and offer editors; runs in a worker."""
     attach, jobset = screen.session.attach, line.jobset
     plan = await attach.plan_setup(jobset.namespace, jobset.name, slot.number, wait=POD_WAIT_SECONDS, needs_server=True)
-    if plan.adds_key or plan.adds_line:
+    if plan.adds_key or plan.adds_include:
         opens = (
             f"`ssh {plan.host}` connects then, and `code --remote ssh-remote+{plan.host}` or another editor opens it."
         )
@@ -159,19 +159,19 @@ def setup_consequences(plan: SshPlan) -> list[str]:
     """What setting up SSH will do, for the confirmation."""
     lines = []
     if plan.makes_key:
-        lines.append(f"No usable key without a passphrase was found: {plan.key} is created.")
+        lines.append(f"No usable key without a passphrase was found: {plan.key_text} is created.")
     if plan.adds_key:
         lines.append(
             f"Pod {plan.pod} does not know it and gets it, for {plan.user}:"
             if plan.makes_key
-            else f"Pod {plan.pod} does not know your key, {plan.key}, and gets it, for {plan.user}:"
+            else f"Pod {plan.pod} does not know your key, {plan.key_text}, and gets it, for {plan.user}:"
         )
         others = f", the other pods of {plan.job} when you connect to them" if plan.ranks > 1 else ""
         lines.append(f"one line in ~/.ssh/authorized_keys{others}.")
-    if plan.adds_line:
-        lines.append(f"{plan.config} begins with `{plan.line}`; `a4 ssh --undo` removes it.")
-    if plan.other:
-        lines.append(f"{plan.other}-{plan.rank} is another job's, so this one is {plan.host}.")
+    if plan.adds_include:
+        lines.append(f"{plan.config_path} begins with `{plan.include_line}`; `a4 ssh --undo` removes it.")
+    if plan.other_job:
+        lines.append(f"{plan.other_job}-{plan.rank} is another job's, so this one is {plan.host}.")
     return lines
 
 

@@ -223,8 +223,8 @@ async def nccl_in_pod(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
             )
 
         await screen.session.container_exec.run_quick_nccl_test(
-            pod, test, on_output=on_output, grown=show_growing_test, limit=120.0
+            pod, test, on_output=on_output, grown=show_growing_test, limit_seconds=120.0
         )
 
     title = f"NCCL test in pod {slot.number} of {jobset.name}"
-    await screen.app.push_screen_wait(QuickNccl(title, f"{test.first} to {test.last}", perform))
+    await screen.app.push_screen_wait(QuickNccl(title, f"{test.first_size} to {test.last_size}", perform))

@@ -151,9 +151,9 @@ class CopyDialog(WorkDialog):
             return
         self._drawn = now
         spent = now - self._began
-        rate = (far.done - far.resumed) / spent if spent > 0 else 0.0
+        rate = (far.done - far.resumed_bytes) / spent if spent > 0 else 0.0
         left = f", {duration((far.total - far.done) / rate)} left" if rate > 0 and far.total > far.done else ""
-        files = f"  {far.files} of {count(far.all_files, 'file')}" if far.all_files > 1 else ""
+        files = f"  {far.done_files} of {count(far.all_files, 'file')}" if far.all_files > 1 else ""
         self.status.runs = (
             *bar(far.done, far.total, 24),
             Span(f" {percent(far.done, far.total)}", "strong"),

@@ -244,7 +244,7 @@ class GpusTab(JobTab):
         faulty = sum(bool(gpu.faults) for _, gpu in board.all_gpus)
         self.note = f"✗ {faulty}" if faulty else ""
         unit = f" in {what.unit}" if what.unit else ""
-        scale = f"▁ {what.least:.0f} … █ {what.most:.0f}, ▼ ▲ far from the others, ✗ a fault"
+        scale = f"▁ {what.scale_min:.0f} … █ {what.scale_max:.0f}, ▼ ▲ far from the others, ✗ a fault"
         self.about.runs = (Span(f"{what.title}{unit}", "strong"), Span(f"  {board.summary}"), Span(f"  {scale}", "dim"))
         self._show_all_metrics()
 

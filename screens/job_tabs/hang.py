@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
-from console.hang.bundle import find_unasked_bundle
+from console.hang.bundle import find_automatic_bundle
 from console.kube.snapshot import Fleet
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.ownership import Proof
@@ -186,7 +186,7 @@ class HangTab(JobTab):
 
     def _show_hang_of_others(self, diagnosis: Diagnosis) -> None:
         """Show the verdict of another console, and where the whole report is."""
-        kept = find_unasked_bundle(self.live.session.watch, self.key[1], diagnosis.at - BUNDLE_SECONDS)
+        kept = find_automatic_bundle(self.live.session.watch, self.key[1], diagnosis.at - BUNDLE_SECONDS)
         place = f" The report is in {wording.short_path(str(kept))}." if kept is not None else ""
         words = wording.short_nodes(f"{diagnosis.words}.")
         at = wording.clock_time(diagnosis.at, SERVER_CLOCK.now())

@@ -9,7 +9,7 @@ from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.hang.bundle import find_unasked_bundle
+from console.hang.bundle import find_automatic_bundle
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import ALARM_GLYPH, Alarm
 from screens.alarm_toasts import live_job_line
@@ -158,7 +158,7 @@ class AlarmsScreen(LiveScreen):
 
     def _remaining_run_words(self, alarm: Alarm) -> str:
         """The run and the inspection that remain of an alarm's job after the job was deleted."""
-        kept = find_unasked_bundle(self.session.watch, alarm.job, alarm.since)
+        kept = find_automatic_bundle(self.session.watch, alarm.job, alarm.since)
         found = f" What was found of its processes is in {short_path(str(kept))}." if kept is not None else ""
         return f"Its job is gone; if you launched it, page 6 has its run, and n there launches it again.{found}"
 

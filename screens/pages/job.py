@@ -183,7 +183,7 @@ class JobScreen(LiveScreen):
         """Show the job in its tabs; for a deleted job they show the pods that are left."""
         line = self.line
         if line is not None and self.key not in fleet.jobsets and not line.jobset.finished:
-            over = structs.replace(line.jobset, deleting_since=line.jobset.deleting_since or fleet.at)
+            over = structs.replace(line.jobset, deletion_asked_at=line.jobset.deletion_asked_at or fleet.at)
             line = replace(line, jobset=over, fleet=fleet)
         for tab in self.tabs.values():
             tab.ended = self._ended
@@ -198,7 +198,7 @@ class JobScreen(LiveScreen):
             return
         run = next((run for run in runs if run.server == self.session.watch.server), None)
         alarms = self.session.alarms.history_of(*self.key) if self.session.jobs.alarms is not None else ()
-        if run is not None and not run.open:
+        if run is not None and not run.is_open:
             self._ended = f"Run {run.number} is over, {run.mode_words}."
         elif alarms and self.line is None:
             self._ended = "It is not in the cluster any more."

@@ -184,7 +184,7 @@ def pod_facts(pod: Pod, now: float) -> tuple[Fact, ...]:
         ("Started", moment(pod.started, now)),
         ("Ready", "yes" if pod.ready else "no"),
         ("Gates", Span(", ".join(pod.gated), "waits")),
-        ("Going since", Span(moment(pod.deleting_since, now), "waits")),
+        ("Going since", Span(moment(pod.deletion_asked_at, now), "waits")),
         ("Not placed", Span(sentence(pod.unschedulable), "waits")),
         ("Message", Span(sentence(pod.message), "waits")),
     )

@@ -234,7 +234,7 @@ class BucketScreen(InGoogleScreen):
         folders = len(found.objects) - len(files)
         amount = sum(each.bytes for each in files)
         words = f"   {wording.count(folders, 'folder')}, {wording.count(len(files), 'object')}, {wording.size(amount)}"
-        more = [Span("   and more, which are not shown", "waits")] if found.more else []
+        more = [Span("   and more, which are not shown", "waits")] if found.has_more else []
         room = max(20, self.size.width - len(words) - 4)
         self.summary.runs = (Span(shorten_path(str(found.place), room), "strong"), Span(words, "dim"), *more)
         self.explanation.runs = (Span(found.note),) if found.note else ()
@@ -317,7 +317,7 @@ class BucketScreen(InGoogleScreen):
 
     def _show_details(self, progress: CopyProgress) -> None:
         share = wording.percent(progress.done, progress.total)
-        files = f"{progress.files} of {wording.count(progress.all_files, 'file')}"
+        files = f"{progress.done_files} of {wording.count(progress.all_files, 'file')}"
         self.explanation.runs = (
             Span("◐ ", "waits"),
             Span(f"{share}  {wording.size(progress.done)} of {wording.size(progress.total)}, {files}  "),

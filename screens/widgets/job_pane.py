@@ -409,8 +409,8 @@ def saved_state_spans(line: JobLine, measures: JobMeasures | None, now: float, k
     loss = find_followed_lost_work(line.jobset, line.fleet, measures, saved.in_folder if saved else None, now)
     if loss is None:
         return []
-    runs = [Span("at risk  ", "dim"), Span(f"{loss.sentence(now)}. ", "" if loss.saved else "waits")]
-    if loss.saved:
+    runs = [Span("at risk  ", "dim"), Span(f"{loss.sentence(now)}. ", "" if loss.saved_at else "waits")]
+    if loss.saved_at:
         runs.append(Span("Complete by its folder. " if loss.by_folder else "Saved by its log. ", "dim"))
     if saved is not None:
         return [*runs, *_fault_spans(saved), *_reading_spans(saved, now)]
@@ -433,10 +433,10 @@ def _fault_spans(saved_state: SavedState) -> list[Span]:
 
 
 def _reading_spans(saved_state: SavedState, now: float) -> list[Span]:
-    ago = f"{wording.age(now - saved_state.at)} ago"
-    if saved_state.missing:
+    ago = f"{wording.age(now - saved_state.read_at)} ago"
+    if saved_state.folder_missing:
         return [Span(f"Looked for {ago}.", "dim")]
     if saved_state.survey is None:
         why = wording.lower_first_letter(one_line(saved_state.problem).rstrip("."))
         return [Span("Its folder could not be read: ", "dim"), Span(why), Span(f" (tried {ago}).", "dim")]
-    return [Span(f"{one_line(saved_state.place)}, read {ago}: {saved_state.by}.", "dim")]
+    return [Span(f"{one_line(saved_state.folder)}, read {ago}: {saved_state.by}.", "dim")]

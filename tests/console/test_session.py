@@ -107,8 +107,8 @@ async def test_whose_job_one_is_rests_on_what_is_proven_and_the_label_is_shown(
         owner = label.replace("owner=", "").replace("me", me)
         job = scene.jobset("train", 1, owner=owner, owner_labelled=label in {"me", "mira"})
         job = structs.replace(job, uid=f"uid-{uuid4()}")
-        watch = session.watch
-        cluster = SimpleNamespace(fleet=fleet_of(job), whose=watch.whose, context=watch.context, me=watch.me)
+        watch, owner_of = session.watch, session.watch.format_owner
+        cluster = SimpleNamespace(fleet=fleet_of(job), format_owner=owner_of, context=watch.context, me=watch.me)
         jobs = OwnJobInspector(cast("Any", cluster), lambda: session.launch.runs, lambda: cast("Any", Inspector()),
                        session.diagnoses)  # fmt: skip
         differs = {"another uid": {"uid": "u"}, "another server": {"server": "s"}}
@@ -123,7 +123,7 @@ async def test_whose_job_one_is_rests_on_what_is_proven_and_the_label_is_shown(
                 if refused is not None:
                     assert str(refused.value) == (SAYS if owner == me else f"{owner or 'somebody else'} launched it")
         assert (jobs.proof_of(job), {*asked}) == (proof, may)
-        assert session.watch.whose(job.owner) == ("you" if owner == me else owner), "what is shown is the label"
+        assert session.watch.format_owner(job.owner) == ("you" if owner == me else owner), "what is shown is the label"
 
 
 async def test_in_read_only_mode_nothing_runs_unasked_in_a_job_of_ones_own() -> None:
@@ -190,10 +190,10 @@ async def test_of_a_kind_only_what_selectors_name_is_asked_for_once_they_are_kno
     async with ApiServer() as server:
         server.put(PODS, named("a"))
         async with opened(server, tmp_path, kinds=["nodes", "pods"], only={"nodes": held, "pods": None}) as session:
-            await session.wait_until_listed(*session.watch.begun_kinds)
+            await session.wait_until_listed(*session.watch.started_kinds)
             assert server.asked(NODES, **held)
             assert not server.asked(PODS)
-            await session.watch.select("pods", jobs)
+            await session.watch.set_selector("pods", jobs)
             assert session.fleet.pods
             assert server.asked(PODS, **jobs, watch="")
             await eventually(lambda: server.asked(PODS, **jobs, watch="1"))
@@ -311,7 +311,7 @@ async def test_while_a_credential_plugin_runs_no_list_is_missed(tmp_path: Path) 
         session = await Session.open(Settings(kubeconfig=path), kinds=["pods"])
         try:
             waiting = asyncio.create_task(session.watch.wait_until_listed(silent=1.0))
-            await eventually(lambda: session.watch.current_connection.client.login.unanswered(1.5))
+            await eventually(lambda: session.watch.current_connection.client.login.unanswered_error(1.5))
             assert not waiting.done()
             await asyncio.to_thread(go_on.write_text, "\n")
             assert (await waiting).links["pods"].state is WatchState.LIVE
@@ -324,12 +324,12 @@ async def test_another_context_and_namespace(tmp_path: Path, server: ApiServer) 
     async with opened(server, tmp_path, kinds=["pods"]) as session:
         await session.wait_until_listed()
         assert (session.context, session.namespace) == ("test", "default")
-        await session.watch.switch(context="other")
+        await session.watch.switch_context(context="other")
         assert (session.context, session.namespace) == ("other", "team-b")
         assert list((await session.wait_until_listed()).pods) == [("default", "a")]
         assert [each.name for each in session.watch.contexts() if each.current] == ["other"]
         with pytest.raises(BadKubeconfig):
-            await session.watch.switch(context="nowhere")
+            await session.watch.switch_context(context="nowhere")
         assert session.context == "other"
         server.put(PODS, named("b"))
         await eventually(lambda: len(session.fleet.pods) == 2)
@@ -342,7 +342,7 @@ async def test_a_namespace_to_which_the_account_is_confined(tmp_path: Path, serv
     async with opened(server, tmp_path, kinds=["pods"]) as session:
         assert list((await session.wait_until_listed()).pods) == [("default", "in-default")]
         assert session.fleet.links["pods"].why.startswith("only namespace default")
-        await session.watch.switch(namespace="team")
+        await session.watch.switch_context(namespace="team")
         await eventually(lambda: list(session.fleet.pods) == [("team", "in-team")])
 
 

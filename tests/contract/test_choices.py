@@ -32,7 +32,7 @@ async def test_choices_are_listed_and_secrets_by_name_alone(space: Space, sessio
     found = await session.read_choices()
 
     assert found["pvcs"].names == ("data",)
-    assert found["pvcs"].about["data"] == "Pending, ReadWriteMany"
+    assert found["pvcs"].details["data"] == "Pending, ReadWriteMany"
     assert found["secrets"].names == ("hub", "registry-login")
     assert {"default", "trainer"} >= set(found["serviceaccounts"].names) >= {"trainer"}
     assert found["priorityclasses"].state is ChoicesState.LISTED

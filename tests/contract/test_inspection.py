@@ -181,7 +181,7 @@ async def test_the_header_of_a_job_of_ones_own_that_hangs_names_the_rank_within_
         if not launched:
             await soon(lambda: "not inspected: its label says that it is yours" in header(), "that it is not inspected")
             assert key not in app.session.inspector.reports
-            assert app.session.watch.whose(app.fleet.jobsets[key].owner) == "you"
+            assert app.session.watch.format_owner(app.fleet.jobsets[key].owner) == "you"
             await app.action_quit()
             return
         try:

@@ -66,7 +66,7 @@ async def test_list_alarms_page_and_wait_share_one_connection_to_each_container(
 
         async def look() -> int | None:
             for _ in range(LOOKS):
-                list_._asked.clear()
+                list_._read_at.clear()
                 await list_.update([key])
             found = list_.progress_of(uid)
             return found.step if found else None

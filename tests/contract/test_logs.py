@@ -155,7 +155,7 @@ async def test_many_ranks_share_connections_where_the_server_has_http_2(
 async def test_logs_come_back_from_a_network_that_was_cut_without_a_word(
     cluster: Cluster, space: Space, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(container_log, "SILENCE_TIMEOUT", 4.0)
+    monkeypatch.setattr(container_log, "LOG_SILENCE_TIMEOUT", 4.0)
     monkeypatch.setattr(http, "CONNECT_TIMEOUT", 2.0)
     await space.queue("team", 64)
     await space.jobset("job", "team", RANKS)

@@ -184,12 +184,12 @@ async def test_a_launch_says_whose_it_is_and_stays_so_when_somebody_else_changes
     session: Session, other: Session, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGNAME", "anna b")
-    session.watch._me = ""
+    session.watch._own_name = ""
     await session.launch.install(plan(space, gpus=8))
     fleet = await seen(session, lambda fleet: (space.name, "train") in fleet.jobsets, "the job")
     assert fleet.jobsets[space.name, "train"].owner == "anna-b"
-    assert session.watch.whose("anna-b") == "you"
-    assert (session.watch.whose("bob"), session.watch.whose("")) == ("bob", "")
+    assert session.watch.format_owner("anna-b") == "you"
+    assert (session.watch.format_owner("bob"), session.watch.format_owner("")) == ("bob", "")
     (pod,) = await space.pods("train", 1)
     meta = pod["metadata"]
     assert (meta["labels"]["a4.console/owner"], meta["annotations"]["a4.console/owner"]) == ("anna-b", "anna b")

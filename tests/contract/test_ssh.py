@@ -103,7 +103,7 @@ async def test_a_port_of_the_pod_through_ssh(session: Session, openssh: OpenSsh)
 
 async def test_nothing_is_put_into_a_pod_unasked(session: Session, openssh: OpenSsh) -> None:
     plan = await session.attach.plan_setup(session.namespace, JOB, 0)
-    assert (plan.makes_key, plan.adds_key, plan.adds_line) == (True, True, True)
+    assert (plan.makes_key, plan.adds_key, plan.adds_include) == (True, True, True)
     assert not openssh.folder.exists(), "a plan changes nothing"
     with pytest.raises(NotAllowed, match="lacks the key"):
         await session.attach.set_up(replace(plan, adds_key=False))
@@ -125,7 +125,7 @@ async def test_a_key_that_only_the_agent_holds(
         key.unlink()
         key.with_suffix(".pub").unlink()
         plan = await session.attach.plan_setup(session.namespace, JOB, 0)
-        assert (plan.makes_key, plan.key) == (False, "held of the agent")
+        assert (plan.makes_key, plan.key_text) == (False, "held of the agent")
         host = await session.attach.set_up(plan)
         assert (await openssh.ssh(host.host, "echo in")).out == "in\n"
         steps = {step.name: step async for step in session.attach.diagnose(session.namespace, JOB, 0)}
@@ -139,7 +139,7 @@ async def test_a_second_time_has_nothing_to_do(session: Session, openssh: OpenSs
     await set_up(session)
     first = openssh.known_hosts.read_bytes(), (openssh.folder / "a4" / "config").read_bytes()
     plan = await session.attach.plan_setup(session.namespace, JOB, 0)
-    assert (plan.makes_key, plan.adds_key, plan.adds_line) == (False, False, False)
+    assert (plan.makes_key, plan.adds_key, plan.adds_include) == (False, False, False)
     host = await session.attach.set_up(plan)
     assert host.notes == ()
     assert (openssh.known_hosts.read_bytes(), (openssh.folder / "a4" / "config").read_bytes()) == first

@@ -89,11 +89,11 @@ async def test_ranks_of_a_job_with_three_replicated_jobs(space: Space, reach: Po
     await job(space, {})
     found = [await reach.wait_for_pod(PodAddress.parse(space.name, "train", str(rank))) for rank in range(6)]
     places = ["driver-0-0", "workers-0-0", "workers-0-1", "workers-1-0", "workers-1-1", "eval-0-0"]
-    assert [each.pod.removeprefix("train-")[:-6] for each in found] == places
+    assert [each.name.removeprefix("train-")[:-6] for each in found] == places
     within = [await reach.wait_for_pod(PodAddress.parse(space.name, "train", f"workers/{index}")) for index in range(4)]
     assert within == found[1:5]
     assert [each.number for each in found] == list(range(6))
-    assert (await reach.wait_for_pod(PodAddress.parse(space.name, f"pod/{found[5].pod}"))).uid == found[5].uid
+    assert (await reach.wait_for_pod(PodAddress.parse(space.name, f"pod/{found[5].name}"))).uid == found[5].uid
 
 
 async def test_ranks_and_jobs_that_are_not_there(space: Space, reach: PortForwarder) -> None:
@@ -207,7 +207,7 @@ async def test_a_tunnel_ends_when_its_job_is_gone(space: Space, reach: PortForwa
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_rank_that_does_not_come_is_waited_for_with_words(space: Space, reach: PortForwarder) -> None:
     await job(space, {}, GROUPS[:1])
-    pod = (await reach.wait_for_pod(PodAddress.parse(space.name, "train"))).pod
+    pod = (await reach.wait_for_pod(PodAddress.parse(space.name, "train"))).name
     suspend = {"spec": {"suspend": True}}
     answer = await space.api.send(
         "PATCH", space.path(JOBSETS, "jobsets", "train"), suspend, "application/merge-patch+json"

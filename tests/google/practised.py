@@ -21,9 +21,9 @@ async def google(
         settings = Settings(kubeconfig=cluster.kubeconfig, practice=True, read_only=read_only)
         session = await Session.open(settings, kinds=kinds)
         try:
-            await session.google.cloud.open_session()
+            await session.google.account.open_session()
             assert cluster.google is not None
-            session.google.images.poll = 0.02
+            session.google.images.poll_seconds = 0.02
             yield session, cluster.google.world
         finally:
             await session.close()

@@ -48,7 +48,7 @@ async def test_a_build_prints_ends_and_its_image_is_offered_at_once() -> None:
         build = await images.start_build(plan)
         assert not build.over
         assert (build.machine, build.time_out) == ("e2-highcpu-32", 3600.0)
-        assert (await session.read_choices())["images"].about[plan.image] == "being built"
+        assert (await session.read_choices())["images"].details[plan.image] == "being built"
         lines = await printed(images, build)
         assert lines[0] == f'starting build "{build.id}"'
         assert lines[-1] == "DONE"
@@ -61,7 +61,7 @@ async def test_a_build_prints_ends_and_its_image_is_offered_at_once() -> None:
         assert next(each for each in found.images if "mine-1" in each.tags).digest == ended.digests[0]
         offer = (await session.read_choices())["images"]
         assert offer.names[0] == plan.image
-        assert offer.about[plan.image] == "built"
+        assert offer.details[plan.image] == "built"
 
 
 @pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
@@ -69,7 +69,7 @@ async def test_no_line_of_a_log_comes_twice_or_is_lost_however_often_one_looks()
     async with google(speed=40) as (session, world):
         world.page = 3
         images = session.google.images
-        images.poll = 0.0
+        images.poll_seconds = 0.0
         build = await images.start_build(await images.new_plan(await images.find_context("testbed")))
         seen = await printed(images, build)
         from practice.google.build_log_entries import LogEntries

@@ -115,7 +115,7 @@ def test_two_lists_become_one() -> None:
     more = FieldChoices("images", ("b", "c"), {"a": "in the registry", "c": "in the registry"}, fills={"c": {"x": "1"}})
     found = here.merge(more)
     assert found.names == ("a", "b", "c")
-    assert (found.about["a"], found.about["c"]) == ("built", "in the registry")
+    assert (found.details["a"], found.details["c"]) == ("built", "in the registry")
     assert (found.state, found.why, found.fills) == (ChoicesState.LISTED, "", {"c": {"x": "1"}})
     nothing = FieldChoices("images").merge(FieldChoices("images", state=ChoicesState.FAILED, why="no"))
     assert (nothing.state, nothing.why) == (ChoicesState.FAILED, "no")

@@ -41,7 +41,7 @@ def json_output(capsys: pytest.CaptureFixture[str]) -> Any:
 async def test_from_the_list_to_a_built_image_and_back(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.google.images.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("console.google.images.BUILD_POLL_SECONDS", 0.02)
     async with typed() as (run, _):
         assert await run("images", "--json") == 0
         before = json_output(capsys)
@@ -63,7 +63,7 @@ async def test_from_the_list_to_a_built_image_and_back(
 async def test_one_is_cancelled_another_runs_in_a_job(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.google.images.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("console.google.images.BUILD_POLL_SECONDS", 0.02)
     async with typed() as (run, cluster):
         cluster.clock.speed = 1.0
         assert await run("build", "testbed", "--set", "_IMAGE_TAG=gone", "--json") == 0

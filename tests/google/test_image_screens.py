@@ -41,7 +41,7 @@ async def practised(
     read_only: bool = False,
     scene: Literal["empty", "full"] = "empty",
 ) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], PracticeCluster]]:
-    monkeypatch.setattr("console.google.images.POLL_SECONDS", 0.1)
+    monkeypatch.setattr("console.google.images.BUILD_POLL_SECONDS", 0.1)
     monkeypatch.setattr("screens.pages.images.BUSY_POLL_SECONDS", 0.1)
     monkeypatch.setattr("screens.pages.images.BUILD_POLL_SECONDS", 0.1)
     async with PracticeCluster(speed=speed, scene=scene) as cluster:
@@ -49,7 +49,7 @@ async def practised(
 
         async def connect() -> Session:
             session = await Session.open(settings)
-            await session.google.cloud.open_session()
+            await session.google.account.open_session()
             return session
 
         app = ConsoleApp(settings, connect=connect)

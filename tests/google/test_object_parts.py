@@ -118,7 +118,7 @@ async def test_what_may_pass_is_tried_again_and_the_rest_is_not(monkeypatch: pyt
 async def test_an_answer_that_says_why_not_is_repeated_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch, status: int, body: str, kind: type[ConsoleError], words: str
 ) -> None:
-    monkeypatch.setattr(object_parts, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(object_parts, "OBJECT_RETRY_SECONDS", 0.01)
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(status=status, text=body)
@@ -172,7 +172,7 @@ async def test_a_certificate_is_checked_by_the_authorities_that_the_environment_
 
 
 async def test_a_proxy_is_asked_where_the_environment_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_parts, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(object_parts, "OBJECT_RETRY_SECONDS", 0.01)
 
     async def answer(request: web.Request) -> web.Response:
         return part_of(request)

@@ -29,7 +29,7 @@ async def alone(
     for name, value in (("GOOGLE_CLOUD_REGION", region), ("CLOUDSDK_COMPUTE_REGION", ""), ("GOOGLE_CLOUD_PROJECT", "")):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("KUBECONFIG", str(folder / "none"))
-    monkeypatch.setattr("console.google.images.POLL_SECONDS", 0.1)
+    monkeypatch.setattr("console.google.images.BUILD_POLL_SECONDS", 0.1)
     monkeypatch.setattr("screens.pages.images.BUSY_POLL_SECONDS", 0.1)
     monkeypatch.setattr("screens.pages.images.BUILD_POLL_SECONDS", 0.1)
     async with practice_google() as (world, reach):

@@ -400,7 +400,7 @@ async def test_a_tunnels_request_ends_in_words(attack: str) -> None:
 
 
 async def test_a_server_that_says_nothing_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.kube.raw_connection.ANSWER_TIMEOUT", 0.2)
+    monkeypatch.setattr("console.kube.raw_connection.WHOLE_RESPONSE_TIMEOUT", 0.2)
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for __ in range(50):  # a byte at a time

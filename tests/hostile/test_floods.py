@@ -181,7 +181,7 @@ async def ask_gpus(cluster: Any, _: Pod) -> None:
 
 
 async def ask_nccl(cluster: Any, pod: Pod) -> None:
-    await ContainerExec(cluster).run_quick_nccl_test(pod, QuickNcclTest(), limit=cluster.limit)
+    await ContainerExec(cluster).run_quick_nccl_test(pod, QuickNcclTest(), limit_seconds=cluster.limit)
 
 
 async def ask_many(cluster: Any, _: Pod) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from console.attach.fan_out import MAX_ANSWER_BYTES, run_in_pods
+from console.attach.fan_out import MAX_POD_BYTES, run_in_pods
 from console.errors import Unreadable
 from console.kube.objects.pod import Pod
 from console.scheduling.pod_slots import PodSlot
@@ -50,7 +50,7 @@ def _flat() -> Iterator[None]:
         tracemalloc.stop()
 
 
-def filled(before: bytes, piece: bytes, after: bytes, size: int = MAX_ANSWER_BYTES) -> bytes:
+def filled(before: bytes, piece: bytes, after: bytes, size: int = MAX_POD_BYTES) -> bytes:
     """An answer of as many bytes as a pod may print, of that piece over and over."""
     return before + piece * ((size - len(before) - len(after)) // len(piece)) + after
 
@@ -199,9 +199,9 @@ async def test_a_gateway_answers_for_others_no_more_than_they_could_themselves(t
             yield b"2 1 32768\n" + bytes(32768)
 
     answers = await answers_through(tmp_path, output)
-    assert answers.found[1] == b"fine"
-    assert [str(answers.found[number]).partition(".")[0] for number in (0, 2, 3, 4, 5)] == ["not asked"] * 5
-    assert "cannot be parsed" in answers.no_gateway
+    assert answers.by_pod[1] == b"fine"
+    assert [str(answers.by_pod[number]).partition(".")[0] for number in (0, 2, 3, 4, 5)] == ["not asked"] * 5
+    assert "cannot be parsed" in answers.gateway_error
 
 
 @pytest.mark.parametrize("kind", ["processes", "ranks of a group", "nested lists", "a pickle", "a huge number"])
@@ -215,7 +215,7 @@ async def test_what_a_gateway_says_of_others_is_read_as_their_own(kind: str, tmp
 
     pods = Pods(tmp_path / "ranks", 6)
     answers = await answers_through(tmp_path / "pods", output)
-    told = [(rank, parse_or_explain(answers.found[rank.number])) for rank in pods.ranks]
+    told = [(rank, parse_or_explain(answers.by_pod[rank.number])) for rank in pods.ranks]
     traces, processes = list_processes(told)
     assert [bool(each.failure) for each in traces] == [True] * 4 + [False, True]
     assert processes == []

@@ -63,7 +63,7 @@ async def test_a_pod_that_answers_without_end_is_ended_in_words() -> None:
 
 def test_an_honest_answer_is_taken() -> None:
     found = parse_probe("pod-0", surroundings("train_1.x-y", "/workspace/a b"))
-    assert (found.user, found.folder) == ("train_1.x-y", "/workspace/a b")
+    assert (found.user, found.working_folder) == ("train_1.x-y", "/workspace/a b")
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def stopped_clock(folder: Path) -> Iterator[None]:
         )  # else that of the practice cluster's answers
         stack.enter_context(patch.dict(Store.__init__.__kwdefaults__, clock=stands_still))
         # by a clock that stands still no second passes after the last of the lines from before
-        stack.enter_context(patch.object(job_measures, "CATCH_UP_SECONDS", 0.0))
+        stack.enter_context(patch.object(job_measures, "NEXT_LINES_SECONDS", 0.0))
         yield
 
 

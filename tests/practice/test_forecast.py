@@ -120,7 +120,7 @@ async def test_what_waits_in_the_scene_starts_when_it_was_forecast(session: Sess
     connection = session.watch.current_connection
     for namespace, job in OF_NO_KNOWN_END:
         truth.stop(namespace, job)
-        await delete_jobset(connection.client, connection.catalogue, namespace, job)
+        await delete_jobset(connection.client, connection.discovery, namespace, job)
     told = await forecast(session, lambda told: bool("grpo-32" not in told and told["eval-32"].window))
     assert told.keys() == {"eval-32", "sweep-7"}, "the others have started"
     assert told["sweep-7"].latest, "how long eval-32 will run is not known"

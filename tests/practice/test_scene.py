@@ -79,7 +79,7 @@ def test_a_job_tells_what_would_launch_it_again(
     plan = Releases(cast("WatchedCluster", None), lambda: launcher).plan_of_job(found)
     assert (plan.recipe, plan.name, plan.namespace) == (recipe, name, "default")
     assert dict(plan.values) == values
-    assert launcher.catalogue.plan_problems(plan) == ()
+    assert launcher.chart_catalog.plan_problems(plan) == ()
 
 
 def _any(scene: World, name: str) -> dict[str, Any]:

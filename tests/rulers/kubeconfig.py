@@ -253,7 +253,7 @@ def _credentials(case: Case, place: Path) -> str:
             login = Login(Target("x", "x", "", Cluster(server="https://x"), User(exec=spec)))
             await login.headers()
             await login.tls()
-        return found.authorization.removeprefix("Bearer "), bool(found.certificate), found.expires
+        return found.authorization.removeprefix("Bearer "), bool(found.certificate), found.expires_at
 
     try:
         token, certificate, expires = asyncio.run(ask())

@@ -70,7 +70,7 @@ def queue_scene() -> Fleet:
     done = job("old", 2, conditions=(Condition("Completed", "True", since=NOW - 60),))
     big = job("big", 40, ready=0, queue="research", restarts=1, max_restarts=3)
     nodes = [a4(number) for number in range(16)]
-    oom = Container("main", "terminated", "OOMKilled", exit_code=137, started=NOW - 90, finished=NOW - 40)
+    oom = Container("main", "terminated", "OOMKilled", exit_code=137, started=NOW - 90, finished_at=NOW - 40)
     pods = [
         *(rank(llama, number, nodes[number].name) for number in range(6)),
         rank(failed, 0, nodes[8].name),

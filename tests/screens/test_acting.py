@@ -216,7 +216,7 @@ async def test_where_no_checkpoint_is_known_none_is_promised() -> None:
         await press(pilot, "X", then=lambda: "from its start: no checkpoint of it is known" in screen_text(app))
         await pilot.press("escape")
         session.answers["has_checkpoint"] = True
-        session.checkpoints.known[KEY] = saved(step(40))  # the line is made anew
+        session.checkpoints.saved_states[KEY] = saved(step(40))  # the line is made anew
         await until(
             pilot, lambda: f"{act} from its last checkpoint" in " ".join(screen_text(app).replace("│", " ").split())
         )

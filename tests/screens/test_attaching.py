@@ -23,8 +23,8 @@ from tests.screens.scene import scene
 
 READY = SshPlan(
     namespace="default", job="llama-70b", rank=1, ranks=8, pod="llama-70b-workload-0-1-x7k1", host="a4-llama-70b-1",
-    user="root", key="id_ed25519 (SHA256:abc)", makes_key=False, adds_key=False,
-    config="/home/me/.ssh/config", adds_line=False, line="Include ~/.ssh/a4/config",
+    user="root", key_text="id_ed25519 (SHA256:abc)", makes_key=False, adds_key=False,
+    config_path="/home/me/.ssh/config", adds_include=False, include_line="Include ~/.ssh/a4/config",
 )  # fmt: skip
 CODE = Editor(
     "code", "VS Code", link="vscode://vscode-remote/ssh-remote+a4-llama-70b-1/workspace", steps=("Install the thing.",)
@@ -108,7 +108,7 @@ async def test_editors_of_the_first_running_pod_open_from_the_list_of_jobs() -> 
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_key_is_put_there_only_after_a_yes() -> None:
-    lacking = replace(READY, adds_key=True, makes_key=True, adds_line=True)
+    lacking = replace(READY, adds_key=True, makes_key=True, adds_include=True)
     async with job_page(FakeAttach(lacking)) as (app, pilot, attach):
         await press(pilot, "v", then=lambda: isinstance(app.screen, Confirm))
         text = await until_shown(pilot, "Pod llama-70b-workload-0-1-x7k1 does not know it")
@@ -124,7 +124,7 @@ async def test_the_key_is_put_there_only_after_a_yes() -> None:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_is_agreed_to_can_be_read_to_its_end() -> None:
-    lacking = replace(READY, adds_key=True, key=f"a4's own key (SHA256:{'k' * 43})", pod=f"llama-70b-{'x' * 30}")
+    lacking = replace(READY, adds_key=True, key_text=f"a4's own key (SHA256:{'k' * 43})", pod=f"llama-70b-{'x' * 30}")
     async with job_page(FakeAttach(lacking)) as (app, pilot, _):
         await press(pilot, "v", then=lambda: isinstance(app.screen, Confirm))
         await until(pilot, lambda: ", and gets it, for root:" in " ".join(screen_text(app).replace("│", " ").split()))

@@ -190,14 +190,14 @@ async def test_a_shell_goes_on_in_the_pod_that_takes_the_place(handed_over: list
         await press(pilot, "s", then=lambda: isinstance(app.screen, Confirm))
         await until_shown(pilot, "is still there")
         await press(pilot, "n", then=lambda: not isinstance(app.screen, Confirm))
-        with_pods(session, lambda pod: structs.replace(pod, deleting_since=1.0))
+        with_pods(session, lambda pod: structs.replace(pod, deletion_asked_at=1.0))
         await until(pilot, lambda: app.fleet is session.fleet)
         await pilot.press("s")
         await until(pilot, lambda: isinstance(app.screen, Confirm) and "is being replaced" in screen_text(app))
         session.answers["shell"] = 0
         await pilot.press("y")
         with_pods(
-            session, lambda pod: structs.replace(pod, name="the-next-one", uid="next", deleting_since=0.0, attempt=1)
+            session, lambda pod: structs.replace(pod, name="the-next-one", uid="next", deletion_asked_at=0.0, attempt=1)
         )
         await until(pilot, lambda: session.called("shell")[-1][1] == "the-next-one")
         await until(pilot, lambda: handed_over == ["suspended", "resumed"] * 3)

@@ -560,8 +560,8 @@ async def test_the_age_of_a_job_goes_on_while_nothing_changes(monkeypatch: pytes
         screen = await to_job(app, pilot, "llama")
         before = {run.text for run in screen.header.runs}
         later = time.time() + 86400 * 3
-        monkeypatch.setattr(SERVER_CLOCK, "_started", None)  # as before, in the end
-        SERVER_CLOCK.note(formatdate(later, usegmt=True))
+        monkeypatch.setattr(SERVER_CLOCK, "_boot_time", None)  # as before, in the end
+        SERVER_CLOCK.set_from_header(formatdate(later, usegmt=True))
         screen.tick()
         assert any(run.text.startswith("3d") for run in screen.header.runs)
         assert not any(text.startswith("3d") for text in before)

@@ -638,13 +638,13 @@ async def test_choices_of_the_cluster_and_what_may_not_be_listed() -> None:
 async def test_while_the_number_of_gpus_is_wrong_no_queue_says_whether_it_fits() -> None:
     async with console_at(to_form, session_of()) as (_, pilot, screen):
         await until(pilot, lambda: "(an estimate)" in text_of(screen.head.query_one("#fit")))
-        assert set(screen.form.page.offers["localqueues"].about) == {"a4", "research"}
+        assert set(screen.form.page.offers["localqueues"].details) == {"a4", "research"}
         await pilot.press("backspace", "backspace", "7")
         await until(pilot, lambda: "Whether it fits is known once" in text_of(screen.head.query_one("#fit")))
         offer = screen.form.page.offers["localqueues"]
-        assert (set(offer.names), offer.about) == ({"a4", "research"}, {})
+        assert (set(offer.names), offer.details) == ({"a4", "research"}, {})
         await press(pilot, "backspace", "8", then=lambda: "(an estimate)" in text_of(screen.head.query_one("#fit")))
-        assert set(screen.form.page.offers["localqueues"].about) == {"a4", "research"}
+        assert set(screen.form.page.offers["localqueues"].details) == {"a4", "research"}
 
 
 async def test_before_the_cluster_answers_there_is_a_sentence() -> None:

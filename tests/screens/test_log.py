@@ -116,7 +116,7 @@ async def test_pages_of_a_cluster_close_when_the_console_goes_to_another_one() -
         await pilot.press("1")
         app.open_page("pod", *KEY)
         await until(pilot, lambda: isinstance(app.screen, PodScreen))
-        await session.watch.switch(context="other")
+        await session.watch.switch_context(context="other")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         await press(pilot, "4", then=lambda: app.current_mode == "pods" and len(app.screen_stack) == 1)
 

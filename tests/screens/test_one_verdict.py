@@ -124,7 +124,7 @@ def scene(end: ExitStep | None, at: float, number: int = 0) -> tuple[JobSet, Fle
     others, pod = [rank(job, each, f"n{each}") for each in range(number)], rank(job, number, f"n{number}")
     if end is not None:
         reason = end.reason or ("Error" if end.code else "Completed")
-        done = Container("main", "terminated", reason, exit_code=end.code, finished=at)
+        done = Container("main", "terminated", reason, exit_code=end.code, finished_at=at)
         pod = structs.replace(pod, phase="Failed" if end.code else "Succeeded", ready=False, containers=(done,))
         kind = "Failed" if end.code else "Completed"
         job = structs.replace(job, conditions=(Condition(kind, "True", since=at, message="jobset failed"),))
@@ -186,7 +186,7 @@ def places(line: JobLine, measures: JobMeasures) -> dict[str, str]:
         replace(update_from_cluster(run, line.jobset, line.fleet), **latest_figures(measures)),
         line.jobset, line.fleet, measures.list_spans(now, Thresholds()),
     )  # fmt: skip
-    here = finish_record(seen) if not seen.open else replace(seen, now=health)
+    here = finish_record(seen) if not seen.is_open else replace(seen, now=health)
     (reason,) = (column for column in RUNS if column.title == "WHY")
     rows = {
         "list": text(state_cell(line), reason_cell(line)),

@@ -86,8 +86,8 @@ async def test_the_time_in_the_queue_goes_on_while_nothing_changes(monkeypatch: 
         await press(pilot, "2", then=lambda: isinstance(app.screen, QueuesScreen) and "dpo-b" in screen_text(app))
         assert "3d0h" not in screen_text(app)
         later = time.time() + 86400 * 3
-        monkeypatch.setattr(SERVER_CLOCK, "_started", None)  # as before, in the end
-        SERVER_CLOCK.note(formatdate(later, usegmt=True))
+        monkeypatch.setattr(SERVER_CLOCK, "_boot_time", None)  # as before, in the end
+        SERVER_CLOCK.set_from_header(formatdate(later, usegmt=True))
         app.tick()
         await until(pilot, lambda: text_of(cast("QueuesScreen", app.screen).workloads).count("3d0h") == 2)
 

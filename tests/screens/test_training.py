@@ -137,7 +137,7 @@ def test_lines_that_come_faster_than_they_were_printed_are_of_a_log_that_is_stil
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 10_000.0
-    monkeypatch.setattr(SERVER_CLOCK, "_started", None)
+    monkeypatch.setattr(SERVER_CLOCK, "_boot_time", None)
     monkeypatch.setattr(time, "time", lambda: now)
     job = JobMeasures(("default", "llama"))
     assert not job.is_reading_old_lines
@@ -161,7 +161,7 @@ def test_lines_that_come_faster_than_they_were_printed_are_of_a_log_that_is_stil
 
 def test_of_a_log_without_a_line_it_is_known_once_it_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 10_000.0
-    monkeypatch.setattr(SERVER_CLOCK, "_started", None)
+    monkeypatch.setattr(SERVER_CLOCK, "_boot_time", None)
     monkeypatch.setattr(time, "time", lambda: now)
     job = JobMeasures(("default", "llama"))
     job.catch_up.begin()

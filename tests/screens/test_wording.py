@@ -147,8 +147,8 @@ def test_ages_follow_the_clock_of_the_api_server_whatever_that_of_this_machine_d
     jump: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.time()
-    monkeypatch.setattr(SERVER_CLOCK, "_started", None)
-    SERVER_CLOCK.note(formatdate(now, usegmt=True))
+    monkeypatch.setattr(SERVER_CLOCK, "_boot_time", None)
+    SERVER_CLOCK.set_from_header(formatdate(now, usegmt=True))
     monkeypatch.setattr(time, "time", lambda: now + jump)
     assert since(now - 630) == "10m"
     assert since_column("AGE", float).cell(now - 630) == Span("10m", "dim")

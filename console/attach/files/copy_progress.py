@@ -61,14 +61,14 @@ class FileEntry:
     target: str = ""  # what a link points to, as written in it
 
     @property
-    def file(self) -> bool:
+    def is_file(self) -> bool:
         return self.kind is EntryKind.FILE
 
     def seems_unchanged(self, other_file: FileEntry | None) -> bool:
         """Whether a file seems unchanged: same size and modification time; for links the same target."""
         if other_file is None or other_file.kind is not self.kind:
             return False
-        if self.file:
+        if self.is_file:
             return (self.size, self.modified) == (other_file.size, other_file.modified)
         return self.target == other_file.target
 
@@ -89,10 +89,10 @@ class CopyVerification(StrEnum):
 class CopyProgress:
     done: int = 0  # bytes that are there, those from before included
     total: int = 0
-    files: int = 0
+    done_files: int = 0
     all_files: int = 0
     now: str = ""  # what is under way: a path, or what is done to all of them
-    resumed: int = 0  # bytes of `done` that were there when it began
+    resumed_bytes: int = 0  # bytes of `done` that were there when it began
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,26 +123,26 @@ def format_size(size: int) -> str:
 
 
 Listener = Callable[[CopyProgress], None]
-MAX_TRIES = 5  # attempts without a byte of progress after which a copy gives up
+MAX_FRUITLESS_ATTEMPTS = 5  # attempts without a byte of progress after which a copy gives up
 _FIRST_RETRY_SECONDS = 0.5  # seconds before the second attempt; doubled each time
 RETRY_HINT = "Run the same command again: it continues where this one stopped."
 
 
 class CopyMeter:
-    def __init__(self, listener: Listener, *, pause: float = _FIRST_RETRY_SECONDS) -> None:
+    def __init__(self, listener: Listener, *, first_retry_seconds: float = _FIRST_RETRY_SECONDS) -> None:
         self._listener = listener
-        self._pause = pause
+        self._first_retry_seconds = first_retry_seconds
         self.done = 0
         self.landed = 0  # the same, as far as it is known to have arrived
         self.total = 0
-        self.files = 0
+        self.done_files = 0
         self.all_files = 0
         self.resumed = 0
         self.now = ""
 
-    def report(self, now: str | None = None) -> None:
-        self.now = self.now if now is None else now
-        self._listener(CopyProgress(self.done, self.total, self.files, self.all_files, self.now, self.resumed))
+    def report(self, current_item: str | None = None) -> None:
+        self.now = self.now if current_item is None else current_item
+        self._listener(CopyProgress(self.done, self.total, self.done_files, self.all_files, self.now, self.resumed))
 
     def add_copied_bytes(self, size: int) -> None:
         self.landed += size
@@ -156,11 +156,11 @@ class CopyMeter:
         """Count bytes that existed before this copy began."""
         self.done += size
         self.resumed += size
-        self.files += is_whole_file
+        self.done_files += is_whole_file
         self.report()
 
     def finish_file(self) -> None:
-        self.files += 1
+        self.done_files += 1
         self.report()
 
     async def retry_while_progressing(self, action: str, attempt: Callable[[], Awaitable[bool]]) -> None:
@@ -179,10 +179,10 @@ class CopyMeter:
                     raise  # words for one file, or for the account
                 raise CopyFailed(f"{action}: {self._progress_text()} {gone.message}", RETRY_HINT) from gone
             fruitless = 0 if self.landed > before else fruitless + 1
-            if fruitless >= MAX_TRIES:
+            if fruitless >= MAX_FRUITLESS_ATTEMPTS:
                 why = error.message if error else "The other side stopped sending."
                 raise CopyFailed(f"{action} was interrupted: {self._progress_text()} {why}", RETRY_HINT) from error
-            await asyncio.sleep(self._pause * 2**fruitless if fruitless else 0)
+            await asyncio.sleep(self._first_retry_seconds * 2**fruitless if fruitless else 0)
 
     def _progress_text(self) -> str:
         return f"{format_size(self.done)} of {format_size(self.total)} are there."

@@ -84,7 +84,7 @@ def list_tree(top: Path) -> tuple[list[FileEntry], list[CopyProblem]]:
                 continue
             if entry.kind is EntryKind.OTHER:
                 problems.append(CopyProblem(relative, "It is a device, pipe or socket, which has no content."))
-            elif entry.file and not os.access(path, os.R_OK):
+            elif entry.is_file and not os.access(path, os.R_OK):
                 problems.append(CopyProblem(relative, "Permission denied."))
             else:
                 entries.append(entry)
@@ -173,11 +173,11 @@ def set_folder_mode(top: Path, entry: FileEntry) -> None:
         os.fchmod(folder, entry.mode & 0o777 | stat.S_IRWXU)
 
 
-def finish_file(part_path: Path, final: Path, entry: FileEntry) -> None:
-    with translate_os_errors(final):
+def finish_file(part_path: Path, final_path: Path, entry: FileEntry) -> None:
+    with translate_os_errors(final_path):
         part_path.chmod(entry.mode & 0o777)
         os.utime(part_path, (entry.modified, entry.modified))
-        part_path.replace(final)
+        part_path.replace(final_path)
 
 
 def create_link(folder: Path, entry: FileEntry) -> None:
@@ -194,11 +194,11 @@ def create_link(folder: Path, entry: FileEntry) -> None:
 class PartialFile:
     """The temporary file of an unfinished copy; it is kept when this program ends."""
 
-    def __init__(self, final: Path, entry: FileEntry) -> None:
-        self.final, self.entry = final, entry
-        self.path = final.with_name(part_name(final.name, entry))
+    def __init__(self, final_path: Path, entry: FileEntry) -> None:
+        self.final_path, self.entry = final_path, entry
+        self.path = final_path.with_name(part_name(final_path.name, entry))
         self._buffer = bytearray()
-        self._writing = threading.Lock()
+        self._write_lock = threading.Lock()
 
     def received_bytes(self) -> int:
         """Number of bytes from an earlier try; a file that is too long is deleted."""
@@ -219,7 +219,7 @@ class PartialFile:
 
     def flush(self, *, only_waiting: bool = False) -> None:
         """Write the buffered bytes to disk; `only_waiting`: without creating the file."""
-        with self._writing:
+        with self._write_lock:
             if only_waiting and not self._buffer:
                 return
             waiting, self._buffer = self._buffer, bytearray()
@@ -227,7 +227,7 @@ class PartialFile:
                 file.write(waiting)
 
     def delete(self) -> None:
-        with self._writing, translate_os_errors(self.path):
+        with self._write_lock, translate_os_errors(self.path):
             self.path.unlink(missing_ok=True)
             self._buffer = bytearray()
 
@@ -261,7 +261,7 @@ async def pack_tar(
     """Yield the entries as a tar; `on_sent` is called with each piece of a file. Close the generator to stop early."""
     for entry in entries:
         yield _tar_header(entry)
-        if entry.file:
+        if entry.is_file:
             async with aclosing(_iter_content(folder / entry.path, entry.size)) as pieces:
                 async for data in pieces:
                     yield data
@@ -301,11 +301,11 @@ class TarUnpacker:
     """Unpacks a tar stream in a thread: only wanted entries, each renamed to its final name when complete."""
 
     def __init__(
-        self, folder: Path, files: Mapping[str, FileEntry], wrote: Callable[[str, int], None], *, limit: int
+        self, folder: Path, files: Mapping[str, FileEntry], on_written: Callable[[str, int], None], *, max_bytes: int
     ) -> None:
-        self._folder, self._wanted_files, self._wrote = folder, files, wrote
-        self._max_bytes = limit  # bytes of the stream after which it is given up
-        self.made: set[str] = set()  # files that are whole
+        self._folder, self._wanted_files, self._on_written = folder, files, on_written
+        self._max_bytes = max_bytes  # bytes of the stream after which it is given up
+        self.created_paths: set[str] = set()  # files that are whole
         self.problems: list[CopyProblem] = []
 
     async def unpack(self, chunks: AsyncIterator[bytes]) -> None:
@@ -338,7 +338,7 @@ class TarUnpacker:
                     for member in archive:
                         self._unpack_member(archive, member, loop)
             except (tarfile.TarError, EOFError, ValueError):
-                return  # cut off: what is not in `made` is asked for again
+                return  # cut off: what is not in `created_paths` is asked for again
             while source.read(_CHUNK_SIZE):
                 pass  # zeros that fill up the last record
 
@@ -351,7 +351,7 @@ class TarUnpacker:
             self.problems.append(CopyProblem(name, "It would be written outside the folder: it was not copied."))
             return
         entry = self._wanted_files.get(name)
-        if entry is None or not member.isreg() or not entry.file or member.size != entry.size:
+        if entry is None or not member.isreg() or not entry.is_file or member.size != entry.size:
             return  # a file that has another size by now is copied by itself, cut to the size that was listed
         content = archive.extractfile(member)
         if content is None:
@@ -364,10 +364,10 @@ class TarUnpacker:
             while data := content.read(_CHUNK_SIZE):
                 if part.buffer(data):
                     part.flush()
-                loop.call_soon_threadsafe(self._wrote, name, len(data))
+                loop.call_soon_threadsafe(self._on_written, name, len(data))
             part.flush()
-            finish_file(part.path, part.final, whole)
-            self.made.add(name)
+            finish_file(part.path, part.final_path, whole)
+            self.created_paths.add(name)
         except CopyFailed as error:
             if isinstance(error.__cause__, OSError) and "space" in error.hint:
                 raise

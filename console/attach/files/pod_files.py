@@ -53,7 +53,7 @@ class PathInfo:
     free: int | None = None  # free bytes of that file system; None when nobody could say
 
     @property
-    def folder(self) -> bool:
+    def is_folder(self) -> bool:
         return self.kind is EntryKind.FOLDER
 
 
@@ -83,10 +83,10 @@ class PodFolder:
 class PodFiles:
     def __init__(self, start_command: StartCommand, label: str) -> None:
         self.start = start_command
-        self.way = CopyMethod.EXEC
+        self.method = CopyMethod.EXEC
         self.note = ""  # why it did not go a better way; empty if it did
-        self.together = True  # whether small files are copied in one stream
-        self.where = label  # how errors call the container: `rank 3 of llama-70b`
+        self.packs_small_files = True  # whether small files are copied in one stream
+        self.label = label  # how errors call the container: `rank 3 of llama-70b`
 
     async def _run(
         self,
@@ -109,7 +109,7 @@ class PodFiles:
                 self.start(
                     ("sh", "-c", ANNOUNCE_START + script, "sh", *arguments),
                     stdin=stdin,
-                    action=f"{task} in {self.where}",
+                    action=f"{task} in {self.label}",
                 ) as process,
             ):
                 async for channel, data in process.output():
@@ -124,31 +124,31 @@ class PodFiles:
                     if not before or (limit == LIST_TIMEOUT and before // FLOW_BYTES < len(answer.out) // FLOW_BYTES):
                         clock.reschedule(min(ends, loop.time() + FLOW_SECONDS))
                     if pieces > MAX_SMALL_PIECES and len(answer.out) < MIN_PIECE_BYTES * pieces:
-                        words = f"{answer.failed}: it answers in pieces of a few bytes, without an end."
+                        words = f"{answer.failure}: it answers in pieces of a few bytes, without an end."
                         raise CopyFailed(words, "Check that container: a4 doctor, a4 facts.")
         except TimeoutError as error:
             late = f"no answer within {START_TIMEOUT if silent else limit:g} s."
             why = f"the answer did not end, or go on, within {FLOW_SECONDS:g} s." if answer.out else late
             hint = "Check that container and its file system: a4 doctor, a4 facts."
-            raise CopyFailed(f"{answer.failed}: {why}", hint) from error
+            raise CopyFailed(f"{answer.failure}: {why}", hint) from error
         self._raise_if_failed(process.code, answer, path)
         return bytes(answer.out), answer.complaint
 
     def _new_limited_output(self, task: str) -> _LimitedOutput:
-        return _LimitedOutput(f"Could not {task} in {self.where}")
+        return _LimitedOutput(f"Could not {task} in {self.label}")
 
     def _raise_if_failed(self, code: int | None, answer: _LimitedOutput, path: str) -> None:
         if code == scripts.EXIT_MISSING:
-            raise NotFound(f"There is no {path} in {self.where}.")
+            raise NotFound(f"There is no {path} in {self.label}.")
         if code == scripts.EXIT_FORBIDDEN:
-            raise NotAllowed(f"{path} in {self.where} cannot be read: the container's user has no permission.")
+            raise NotAllowed(f"{path} in {self.label} cannot be read: the container's user has no permission.")
         if code == scripts.EXIT_OTHER_FILE_SYSTEM:
-            where = f"{path} in {self.where} is a mount point; mount points are not deleted."
+            where = f"{path} in {self.label} is a mount point; mount points are not deleted."
             raise Conflict(where, "Name files in it.")
         if code in _KILLED_CODES:
-            raise Unreachable(f"The copy process was killed in {self.where} (exit code {code}).")
+            raise Unreachable(f"The copy process was killed in {self.label} (exit code {code}).")
         if code:
-            raise script_error(answer.failed, answer.complaint, code)
+            raise script_error(answer.failure, answer.complaint, code)
 
     async def stat(self, path: str) -> PathInfo:
         """The file or folder at a path. Raises NotFound if its parent folder is missing."""
@@ -168,7 +168,7 @@ class PodFiles:
                 free if free >= 0 else None,
             )
         except (ValueError, OverflowError):
-            raise Unreadable(f"The answer about {path} in {self.where} cannot be read: {out[:80]!r}.") from None
+            raise Unreadable(f"The answer about {path} in {self.label} cannot be read: {out[:80]!r}.") from None
         return spot
 
     async def find_for_training(self, path: str) -> list[str]:
@@ -183,7 +183,7 @@ class PodFiles:
         what = f"list {folder}"
         answer = self._new_limited_output(what)
         argv = ("sh", "-c", scripts.LIST_TREE, "sh", folder)
-        async with self.start(argv, stdin=None, action=f"{what} in {self.where}") as process:
+        async with self.start(argv, stdin=None, action=f"{what} in {self.label}") as process:
             async for channel, data in process.output():
                 answer.add(channel, data)
         if process.code == scripts.EXIT_FORBIDDEN or (process.code and not answer.out):
@@ -212,7 +212,7 @@ class PodFiles:
         what = f"read files below {folder}"
         out, _ = await self._run(scripts.READ_ENDS, *words, stdin=listed, task=what, path=folder, limit=LIST_TIMEOUT)
         if len(out) != sum(bytes_by_path.values()) + len(bytes_by_path):
-            raise Unreadable(f"Could not {what} in {self.where}: {len(out):,} bytes came.", "Try again.")
+            raise Unreadable(f"Could not {what} in {self.label}: {len(out):,} bytes came.", "Try again.")
         found, at = {}, 0
         for path, size in bytes_by_path.items():
             if out[at : at + 1] == b"+":
@@ -224,7 +224,7 @@ class PodFiles:
         self, argv: Sequence[str], stdin: bytes | None, task: str, path: str, *, lenient: bool = False
     ) -> AsyncGenerator[bytes, None]:
         answer = self._new_limited_output(task)
-        async with self.start(argv, stdin=stdin, action=f"{task} in {self.where}") as process:
+        async with self.start(argv, stdin=stdin, action=f"{task} in {self.label}") as process:
             async for channel, data in process.output():
                 if channel == 1:
                     yield data
@@ -238,7 +238,7 @@ class PodFiles:
         try:
             return scripts.parse_size(out.decode().strip() or "0")
         except ValueError:
-            raise Unreadable(f"The size of {path} in {self.where} cannot be read: {out[:80]!r}.") from None
+            raise Unreadable(f"The size of {path} in {self.label} cannot be read: {out[:80]!r}.") from None
 
     async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int, size: int) -> None:
         """Append `size` bytes to a file that has `offset` bytes so far; with offset 0 it is replaced."""
@@ -306,8 +306,8 @@ class PodFiles:
         """Unpack a tar of `size` bytes into a folder, which is created."""
         await self._run(scripts.UNPACK_TAR, folder, str(size), stdin=chunks, task=f"unpack into {folder}", path=folder)
 
-    async def merge_folder(self, folder: str, final: str) -> None:
-        await self._run(scripts.MERGE_TREES, folder, final, task=f"write {final}", path=final)
+    async def merge_folder(self, folder: str, final_path: str) -> None:
+        await self._run(scripts.MERGE_TREES, folder, final_path, task=f"write {final_path}", path=final_path)
 
     async def list_folder(self, path: str) -> PodFolder:
         """The contents of a folder, or of the folder that contains a file. Raises NotFound or NotAllowed."""
@@ -319,7 +319,7 @@ class PodFiles:
         total, used, free = amounts if len(amounts) == 3 else (None, None, None)
         if entries.count(b"\0") > 2 * MAX_ENTRIES:
             hint = "Name a folder with fewer files, or list it there: a4 exec JOB POD -- ls"
-            raise CopyFailed(f"Could not {what} in {self.where}: it has more than {MAX_ENTRIES:,} entries.", hint)
+            raise CopyFailed(f"Could not {what} in {self.label}: it has more than {MAX_ENTRIES:,} entries.", hint)
         found = sorted(scripts.parse_tree(entries), key=lambda each: (each.kind is not EntryKind.FOLDER, each.path))
         complaints = tuple(line.strip() for line in complaint.splitlines() if line.strip())
         return PodFolder(where.decode(errors="replace"), tuple(found), total, used, free, complaints)
@@ -336,23 +336,23 @@ class _LimitedOutput:
     """The output of a command: all of stdout, and the beginning of stderr."""
 
     def __init__(self, failure: str) -> None:
-        self.failed = failure  # how an error begins
+        self.failure = failure  # how an error begins
         self.out = bytearray()
         self.complaint = ""
-        self._complained = 0
+        self._complaint_bytes = 0
 
     def add(self, channel: int, data: bytes) -> None:
         """Add a piece of stdout (channel 1) or stderr. Raises CopyFailed if the output exceeds its limit."""
         if channel == 1:
             if len(self.out) + len(data) > MAX_LISTING_BYTES:
                 hint = "Name a folder with fewer files, or pack it into one file there (tar)."
-                raise CopyFailed(f"{self.failed}: the answer is longer than {MAX_LISTING_BYTES >> 20} MiB.", hint)
+                raise CopyFailed(f"{self.failure}: the answer is longer than {MAX_LISTING_BYTES >> 20} MiB.", hint)
             self.out += data
             return
-        self._complained += len(data)
-        if self._complained > MAX_COMPLAINTS:
+        self._complaint_bytes += len(data)
+        if self._complaint_bytes > MAX_COMPLAINTS:
             last = self.complaint.partition("\n")[0][:200]
-            raise CopyFailed(f"{self.failed}: it printed more than {MAX_COMPLAINTS >> 20} MiB of errors: {last}")
+            raise CopyFailed(f"{self.failure}: it printed more than {MAX_COMPLAINTS >> 20} MiB of errors: {last}")
         if len(self.complaint) < _MAX_SHOWN_COMPLAINT:
             self.complaint = (self.complaint + data.decode(errors="replace"))[:_MAX_SHOWN_COMPLAINT]
 
@@ -404,21 +404,21 @@ class SftpFiles(PodFiles):
         only: bool,
     ) -> None:
         super().__init__(start_command, label)
-        self._connect, self._stack, self._only = connect, stack, only
+        self._connect, self._stack, self._only_sftp = connect, stack, only
         self._sftp: SftpConnection | None = None
-        self.way = CopyMethod.SFTP if only else CopyMethod.EXEC
-        self.together = not only
+        self.method = CopyMethod.SFTP if only else CopyMethod.EXEC
+        self.packs_small_files = not only
 
     async def _sftp_if_worthwhile(self, size: int) -> SftpConnection | None:
         """The SFTP connection, opened for a large file; None if all files were small so far or no sshd answers."""
-        if self._sftp is None and not self.note and (self._only or size >= SFTP_MIN_BYTES):
+        if self._sftp is None and not self.note and (self._only_sftp or size >= SFTP_MIN_BYTES):
             try:
                 self._sftp = await self._stack.enter_async_context(self._connect())
-                self.way = CopyMethod.SFTP
+                self.method = CopyMethod.SFTP
             except ConsoleError as error:
-                if self._only and isinstance(error, Unreachable):
+                if self._only_sftp and isinstance(error, Unreachable):
                     raise CopyFailed(error.message, error.hint) from error  # it is not tried again
-                if self._only:
+                if self._only_sftp:
                     raise
                 self.note = f"Copied through exec, because SFTP could not be used: {error.message}"
         return self._sftp

@@ -38,26 +38,26 @@ class _ContainerCopy:
     def __init__(self, files: PodFiles, meter: CopyMeter) -> None:
         self._files, self._meter = files, meter
         self._problems: list[CopyProblem] = []
-        self._proof = CopyVerification.SHA256
-        self._began = time.monotonic()
+        self._verification = CopyVerification.SHA256
+        self._began_at = time.monotonic()
 
     def _make_report(self, source: str, target: str, entries: Sequence[FileEntry]) -> CopyReport:
         return CopyReport(
             source,
             target,
-            self._meter.files,
-            sum(each.size for each in entries if each.file),
+            self._meter.done_files,
+            sum(each.size for each in entries if each.is_file),
             self._meter.resumed,
-            time.monotonic() - self._began,
-            self._files.way,
-            self._proof,
+            time.monotonic() - self._began_at,
+            self._files.method,
+            self._verification,
             self._files.note,
             tuple(self._problems),
         )
 
     def _list_files(self, entries: Sequence[FileEntry]) -> list[FileEntry]:
         """The files among these entries; sets the meter's totals."""
-        files = [each for each in entries if each.file]
+        files = [each for each in entries if each.is_file]
         self._meter.total, self._meter.all_files = sum(each.size for each in files), len(files)
         return files
 
@@ -66,7 +66,7 @@ class _ContainerCopy:
         self._meter.report("comparing checksums")
         theirs = await self._files.sha256(folder, [name])
         if not theirs:
-            self._proof = CopyVerification.SIZE
+            self._verification = CopyVerification.SIZE
             return True
         return theirs.get(name) == await asyncio.to_thread(local.sha256_of, local_path)
 
@@ -80,7 +80,7 @@ class _ContainerCopy:
             self._meter.report("comparing checksums")
             theirs = await self._files.sha256(folder, [each.path for each in batch])
             if not theirs:
-                self._proof = CopyVerification.SIZE
+                self._verification = CopyVerification.SIZE
                 return []
             for entry in batch:
                 found.append(
@@ -94,12 +94,12 @@ class FetchCopy(_ContainerCopy):
         """Copy `source` from the container to `target`, as `cp -a` does: into it, if it is a folder."""
         spot = await self._files.stat(source)
         if spot.kind is None:
-            raise NotFound(f"There is no {source} in {self._files.where}.")
+            raise NotFound(f"There is no {source} in {self._files.label}.")
         if spot.kind is EntryKind.OTHER:
-            raise CopyFailed(f"{source} in {self._files.where} is a device, pipe or socket: it has no content.")
-        name = local_name(source) or self._files.where.replace(" ", "-").replace("/", "-")
-        final = await asyncio.to_thread(local.resolve_target, target, name, folder=spot.folder)
-        if spot.folder:
+            raise CopyFailed(f"{source} in {self._files.label} is a device, pipe or socket: it has no content.")
+        name = local_name(source) or self._files.label.replace(" ", "-").replace("/", "-")
+        final = await asyncio.to_thread(local.resolve_target, target, name, folder=spot.is_folder)
+        if spot.is_folder:
             entries = await self._fetch_folder(spot.path, final)
         else:
             entries = [FileEntry("", EntryKind.FILE, spot.size, spot.mode & 0o777, spot.modified)]
@@ -107,12 +107,12 @@ class FetchCopy(_ContainerCopy):
             await self._fetch_file(entries[0], spot.path, final)
         return self._make_report(source, str(final), entries)
 
-    async def _fetch_file(self, entry: FileEntry, path: str, final: Path) -> None:
+    async def _fetch_file(self, entry: FileEntry, path: str, final_path: Path) -> None:
         """Copy one file, resuming an earlier try; it gets its final name after its checksum is verified."""
         for second in (False, True):
-            part = local.PartialFile(final, entry)
+            part = local.PartialFile(final_path, entry)
             have = await asyncio.to_thread(part.received_bytes)
-            await asyncio.to_thread(local.check_space, final.parent, entry.size - have)
+            await asyncio.to_thread(local.check_space, final_path.parent, entry.size - have)
             self._meter.add_existing(have, is_whole_file=False)
             shrunk = await self._download_part(part, path, entry)
             if shrunk or await self._checksum_matches(part.path, path):
@@ -125,7 +125,7 @@ class FetchCopy(_ContainerCopy):
             self._meter.done -= entry.size
             if second:
                 raise CopyFailed(f"{path} arrived damaged twice: its checksum differs from the one in the container.")
-        await asyncio.to_thread(local.finish_file, part.path, final, entry)
+        await asyncio.to_thread(local.finish_file, part.path, final_path, entry)
         self._meter.finish_file()
 
     async def _download_part(self, part: local.PartialFile, path: str, entry: FileEntry) -> bool:
@@ -170,44 +170,44 @@ class FetchCopy(_ContainerCopy):
             self._meter.add_existing(entry.size, is_whole_file=True)
         await asyncio.to_thread(local.check_space, final, sum(each.size for each in missing))
         small = [each for each in missing if each.size < MIN_SINGLE_BYTES]
-        if len(small) > 1 and self._files.together:
+        if len(small) > 1 and self._files.packs_small_files:
             await self._fetch_tar(top, final, small)
             missing, _ = await asyncio.to_thread(_split_existing, final, missing)
         for entry in missing:
             await self._fetch_single(entry, top, final)
         for entry, theirs, mine in await self._checksums(final, top, [each for each in files if each not in missing]):
             if theirs is None:
-                self._proof = CopyVerification.SIZE
+                self._verification = CopyVerification.SIZE
             elif theirs != mine:
                 self._meter.done -= entry.size
-                self._meter.files -= 1
+                self._meter.done_files -= 1
                 await self._fetch_single(entry, top, final)
         await asyncio.to_thread(self._finish_folders, final, entries)
         return entries
 
-    def _make_folders(self, final: Path, entries: Sequence[FileEntry]) -> None:
-        with local.translate_os_errors(final):
-            if final.is_symlink():
+    def _make_folders(self, final_path: Path, entries: Sequence[FileEntry]) -> None:
+        with local.translate_os_errors(final_path):
+            if final_path.is_symlink():
                 hint = "Name another target."
-                raise CopyFailed(f"{final} is a link on this machine: folders are not copied through links.", hint)
-            final.mkdir(exist_ok=True)
+                raise CopyFailed(f"{final_path} is a link on this machine: folders are not copied through links.", hint)
+            final_path.mkdir(exist_ok=True)
         for entry in entries:
             try:
                 if entry.kind is EntryKind.FOLDER and entry.path:
-                    path = local.prepare_target(final, entry.path)
+                    path = local.prepare_target(final_path, entry.path)
                     with local.translate_os_errors(path):
                         if path.is_symlink():
                             raise CopyFailed(f"{path} is a link on this machine: links are not followed.")
                         path.mkdir(exist_ok=True)
                 elif entry.kind is EntryKind.LINK:
-                    local.create_link(final, entry)
+                    local.create_link(final_path, entry)
             except CopyFailed as error:
                 self._problems.append(CopyProblem(entry.path, str(error)))
 
-    def _finish_folders(self, final: Path, entries: Sequence[FileEntry]) -> None:
+    def _finish_folders(self, final_path: Path, entries: Sequence[FileEntry]) -> None:
         for entry in reversed([each for each in entries if each.kind is EntryKind.FOLDER]):
             try:
-                local.set_folder_mode(final, entry)
+                local.set_folder_mode(final_path, entry)
             except CopyFailed as error:
                 self._problems.append(CopyProblem(entry.path, str(error)))
 
@@ -222,11 +222,11 @@ class FetchCopy(_ContainerCopy):
             self._meter.add_copied_bytes(size)
 
         unpacking = TarUnpacker(
-            final, sizes, count_written, limit=2 * self._meter.total + len(sizes) * _TAR_HEADERS + MIN_SINGLE_BYTES
+            final, sizes, count_written, max_bytes=2 * self._meter.total + len(sizes) * _TAR_HEADERS + MIN_SINGLE_BYTES
         )
 
         async def attempt() -> bool:
-            wanted = [path for path in sizes if path not in unpacking.made]
+            wanted = [path for path in sizes if path not in unpacking.created_paths]
             if wanted:
                 async with aclosing(self._files.pack_tar(remote_folder, wanted)) as chunks:
                     await unpacking.unpack(chunks)
@@ -235,14 +235,14 @@ class FetchCopy(_ContainerCopy):
         try:
             await self._meter.retry_while_progressing(remote_folder, attempt)
         finally:
-            self._meter.done -= sum(size for path, size in seen.items() if path not in unpacking.made)
-        self._meter.files += len(unpacking.made)
+            self._meter.done -= sum(size for path, size in seen.items() if path not in unpacking.created_paths)
+        self._meter.done_files += len(unpacking.created_paths)
         self._problems += unpacking.problems
 
-    async def _fetch_single(self, entry: FileEntry, remote_folder: str, final: Path) -> None:
+    async def _fetch_single(self, entry: FileEntry, remote_folder: str, final_path: Path) -> None:
         """Copy one file of the folder; a failure is recorded as its problem and does not end the copy."""
         try:
-            path = await asyncio.to_thread(local.prepare_target, final, entry.path)
+            path = await asyncio.to_thread(local.prepare_target, final_path, entry.path)
             await self._fetch_file(entry, posixpath.join(remote_folder, entry.path), path)
         except CopyFailed as error:
             if "space" in error.hint or isinstance(error.__cause__, ConsoleError):
@@ -267,9 +267,9 @@ _CHUNK_SIZE = 1 << 17
 
 
 class SendCopy(_ContainerCopy):
-    async def run(self, named: str, target: str) -> CopyReport:
+    async def run(self, local_path: str, target: str) -> CopyReport:
         """Copy a local path to `target` in the container, as `cp -a` does: into it, if it is a folder."""
-        source = await asyncio.to_thread(Path(named).expanduser)
+        source = await asyncio.to_thread(Path(local_path).expanduser)
         with local.translate_os_errors(source):
             entry = await asyncio.to_thread(local.read_entry, source, "", follow=True)
         if entry is None:
@@ -278,15 +278,15 @@ class SendCopy(_ContainerCopy):
             raise BadInput(f"{source} is a device, pipe or socket: it has no content.")
         spot = await self._inspect_target(target)
         name = (await asyncio.to_thread(source.absolute)).name or "files"
-        final = posixpath.join(spot.path, safe_path(name)) if spot.folder else spot.path
-        if entry.file:
+        final = posixpath.join(spot.path, safe_path(name)) if spot.is_folder else spot.path
+        if entry.is_file:
             entries = [entry]
             self._list_files(entries)
             self._check_space(spot, entry.size, final)
             await self._send_file(entry, source, final)
         else:
-            if spot.kind is not None and not spot.folder:
-                raise BadInput(f"{final} in {self._files.where} is a file: a folder cannot be put in its place.")
+            if spot.kind is not None and not spot.is_folder:
+                raise BadInput(f"{final} in {self._files.label} is a file: a folder cannot be put in its place.")
             entries = await self._send_folder(source, final, spot)
         return self._make_report(str(source), final, entries)
 
@@ -296,21 +296,21 @@ class SendCopy(_ContainerCopy):
         try:
             return await self._files.stat(target)
         except NotFound:
-            where = f"There is no folder {posixpath.dirname(target)} in {self._files.where}."
+            where = f"There is no folder {posixpath.dirname(target)} in {self._files.label}."
             raise NotFound(where, "End the target with / to have it made.") from None
 
-    def _check_space(self, target_info: PathInfo, needed: int, final: str) -> None:
-        if target_info.free is not None and needed > target_info.free:
+    def _check_space(self, target_info: PathInfo, needed_bytes: int, final_path: str) -> None:
+        if target_info.free is not None and needed_bytes > target_info.free:
             raise CopyFailed(
-                f"{posixpath.dirname(final)} in {self._files.where} has {format_size(target_info.free)} free, "
-                f"and the copy needs {format_size(needed)}.",
+                f"{posixpath.dirname(final_path)} in {self._files.label} has {format_size(target_info.free)} free, "
+                f"and the copy needs {format_size(needed_bytes)}.",
                 "Free some space there, or choose another folder.",
             )
 
-    async def _send_file(self, entry: FileEntry, source: Path, final: str) -> None:
+    async def _send_file(self, entry: FileEntry, source: Path, final_path: str) -> None:
         """Copy one file, resuming an earlier try; it gets its final name after its checksum is verified."""
-        folder, name = posixpath.split(final)
-        part = posixpath.join(folder, local.part_name(name, entry, self._files.where))
+        folder, name = posixpath.split(final_path)
+        part = posixpath.join(folder, local.part_name(name, entry, self._files.label))
         for second in (False, True):
             have = await self._files.file_size(part)
             have = have if have <= entry.size else 0
@@ -326,7 +326,7 @@ class SendCopy(_ContainerCopy):
             await self._files.write(part, _no_chunks(), 0, 0)
             if second:
                 raise CopyFailed(f"{source} arrived damaged twice: its checksum in the container differs.")
-        await self._files.finish_file(part, final, entry)
+        await self._files.finish_file(part, final_path, entry)
         self._meter.finish_file()
 
     async def _send_bytes(self, entry: FileEntry, source: Path, part_name: str) -> None:
@@ -359,12 +359,12 @@ class SendCopy(_ContainerCopy):
             finally:
                 file.close()
 
-    async def _send_folder(self, source: Path, final: str, target_info: PathInfo) -> list[FileEntry]:
+    async def _send_folder(self, source: Path, final_path: str, target_info: PathInfo) -> list[FileEntry]:
         entries, self._problems[:] = await asyncio.to_thread(local.list_tree, source)
         files = self._list_files(entries)
-        folder, name = posixpath.split(final)
-        staging = posixpath.join(folder, local.part_name(name, FileEntry("", EntryKind.FOLDER), self._files.where))
-        staged, placed = await self._list_existing(staging), await self._list_existing(final)
+        folder, name = posixpath.split(final_path)
+        staging = posixpath.join(folder, local.part_name(name, FileEntry("", EntryKind.FOLDER), self._files.label))
+        staged, placed = await self._list_existing(staging), await self._list_existing(final_path)
         there = {
             each.path
             for each in files
@@ -374,8 +374,8 @@ class SendCopy(_ContainerCopy):
             if entry.path in there:
                 self._meter.add_existing(entry.size, is_whole_file=True)
         missing = [each for each in files if each.path not in there]
-        self._check_space(target_info, sum(each.size for each in missing), final)
-        others = [each for each in entries if not each.file]
+        self._check_space(target_info, sum(each.size for each in missing), final_path)
+        others = [each for each in entries if not each.is_file]
         await self._send_tar(source, staging, [*others, *(each for each in missing if self._fits_in_tar(each))])
         for entry in missing:
             if not self._fits_in_tar(entry):
@@ -384,20 +384,20 @@ class SendCopy(_ContainerCopy):
             source, staging, [each for each in files if not each.seems_unchanged(placed.get(each.path))]
         )
         await self._resend_damaged(
-            source, final, [each for each in files if each.seems_unchanged(placed.get(each.path))]
+            source, final_path, [each for each in files if each.seems_unchanged(placed.get(each.path))]
         )
-        await self._files.merge_folder(staging, final)
+        await self._files.merge_folder(staging, final_path)
         return entries
 
     def _fits_in_tar(self, entry: FileEntry) -> bool:
-        return self._files.together and entry.size < MIN_SINGLE_BYTES
+        return self._files.packs_small_files and entry.size < MIN_SINGLE_BYTES
 
     async def _list_existing(self, path: str) -> dict[str, FileEntry]:
         try:
             spot = await self._files.stat(path)
         except NotFound:
             return {}
-        entries = (await self._files.list_tree(path))[0] if spot.folder else []
+        entries = (await self._files.list_tree(path))[0] if spot.is_folder else []
         return {each.path: each for each in entries}
 
     async def _send_tar(self, source: Path, staging: str, entries: Sequence[FileEntry]) -> None:
@@ -410,7 +410,7 @@ class SendCopy(_ContainerCopy):
 
         async def attempt() -> bool:
             present = await self._list_existing(staging) if self._meter.done > begun else {}
-            left = [each for each in entries if not (each.file and each.seems_unchanged(present.get(each.path)))]
+            left = [each for each in entries if not (each.is_file and each.seems_unchanged(present.get(each.path)))]
             self._meter.done = self._meter.landed = begun + sum(each.size for each in entries if each not in left)
             async with aclosing(pack_tar(source, left, count_sent)) as packed:
                 await self._files.unpack_tar(staging, packed, tar_length(left))
@@ -418,14 +418,14 @@ class SendCopy(_ContainerCopy):
 
         await self._meter.retry_while_progressing(str(source), attempt)
         self._meter.done = begun + sum(each.size for each in entries)  # without what fills up blocks
-        self._meter.files += sum(each.file for each in entries)
+        self._meter.done_files += sum(each.is_file for each in entries)
         self._meter.report()
 
     async def _resend_damaged(self, source: Path, folder: str, entries: Sequence[FileEntry]) -> None:
         for entry, theirs, mine in await self._checksums(source, folder, entries):
             if theirs != mine:
                 self._meter.done -= entry.size
-                self._meter.files -= 1
+                self._meter.done_files -= 1
                 await self._send_file(entry, source / entry.path, posixpath.join(folder, entry.path))
 
 

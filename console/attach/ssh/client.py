@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 # What fails is raised; paramiko's own account of it would go to the terminal that the console draws on.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
-ANSWER_TIMEOUT = 10.0  # seconds for each answer of an SSH server
+SSH_ANSWER_TIMEOUT = 10.0  # seconds for each answer of an SSH server
 HANDSHAKE_TIMEOUT = 5.0  # seconds until both sides have agreed on ciphers
-MAX_ANSWER_BYTES, MAX_FOLDER_ENTRIES = 1 << 16, 10_000  # bytes of an answer, and names of a folder
+MAX_OUTPUT_BYTES, MAX_FOLDER_ENTRIES = 1 << 16, 10_000  # bytes of an answer, and names of a folder
 MAX_OFFERED_KEYS = 5  # keys that are offered: an OpenSSH server hangs up after six
 _RSA_SIGNATURES = ("rsa-sha2-512", "rsa-sha2-256")
 
@@ -46,7 +46,7 @@ def start_transport(sock: socket.socket, expected: Collection[str] = ()) -> para
     try:
         transport = paramiko.Transport(sock)
         transport.banner_timeout = HANDSHAKE_TIMEOUT
-        transport.auth_timeout = ANSWER_TIMEOUT
+        transport.auth_timeout = SSH_ANSWER_TIMEOUT
         kinds = [
             kind for key in expected for kind in (_RSA_SIGNATURES if key.startswith("ssh-rsa ") else (key.split()[0],))
         ]
@@ -84,7 +84,7 @@ def log_in(transport: paramiko.Transport, user: str, keys: Sequence[Identity]) -
     tried = []
     with _agent_keys() as held:
         for identity in [each for each in keys if not each.needs_touch][:MAX_OFFERED_KEYS]:
-            pair = held.get(identity.public) or _load_key(identity)
+            pair = held.get(identity.public_key) or _load_key(identity)
             if pair is None:
                 continue
             tried.append(identity.description)
@@ -121,12 +121,12 @@ def _is_key_accepted(transport: paramiko.Transport, user: str, pair: paramiko.PK
 def run_command(transport: paramiko.Transport, command: str) -> str:
     """Run a command and return its output; raises ProgramFailed with its exit code, Unreachable."""
     try:
-        with transport.open_session(timeout=ANSWER_TIMEOUT) as channel:
-            channel.settimeout(ANSWER_TIMEOUT)
+        with transport.open_session(timeout=SSH_ANSWER_TIMEOUT) as channel:
+            channel.settimeout(SSH_ANSWER_TIMEOUT)
             channel.exec_command(command)
-            text = channel.makefile("rb").read(MAX_ANSWER_BYTES + 1).decode(errors="replace")
-            if len(text) > MAX_ANSWER_BYTES:
-                raise Unreadable(f"`{command}` has printed more than {MAX_ANSWER_BYTES >> 10} KiB: it was stopped.")
+            text = channel.makefile("rb").read(MAX_OUTPUT_BYTES + 1).decode(errors="replace")
+            if len(text) > MAX_OUTPUT_BYTES:
+                raise Unreadable(f"`{command}` has printed more than {MAX_OUTPUT_BYTES >> 10} KiB: it was stopped.")
             code = channel.recv_exit_status()
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise Unreachable(f"`{command}` could not be run: {_format_error(error)}.") from error
@@ -138,8 +138,8 @@ def run_command(transport: paramiko.Transport, command: str) -> str:
 def count_home_entries(transport: paramiko.Transport) -> int:
     """The number of files that SFTP lists in its start folder, up to a limit; raises Unreachable."""
     try:
-        channel = transport.open_session(timeout=ANSWER_TIMEOUT)
-        channel.settimeout(ANSWER_TIMEOUT)
+        channel = transport.open_session(timeout=SSH_ANSWER_TIMEOUT)
+        channel.settimeout(SSH_ANSWER_TIMEOUT)
         channel.invoke_subsystem("sftp")
         with _LimitedSftpClient(channel) as files:
             return sum(1 for _ in islice(files.listdir_iter(".", read_aheads=1), MAX_FOLDER_ENTRIES))
@@ -152,17 +152,17 @@ async def open_transport(cluster: WatchedCluster, namespace: str, pod: str) -> A
     """A verified SSH connection, logged in, within some 10 s. Raises Unreachable, HostKeyChanged or KeyRefused."""
     client = cluster.current_connection.client
     facts = await pod_keys.read_pod_identity(client, namespace, pod)
-    expected = await pod_keys.read_release_keys(client, namespace, facts.secret)
+    expected = await pod_keys.read_release_keys(client, namespace, facts.key_secret)
     probed: KeyProbe | None = None
     try:
         probed = await pod_keys.probe_keys(client, namespace, pod)
     except NotAllowed:
         if not expected:
             raise
-    expected = expected or (probed.served or probed.kept if probed else ())
+    expected = expected or (probed.served_keys or probed.file_keys if probed else ())
     found = await asyncio.to_thread(identities.find_identities, SshPaths.locate())
-    taken = {facts.public_key, *(probed.authorized if probed else ())}
-    keys = sorted(found, key=lambda each: each.public not in taken)
+    taken = {facts.public_key, *(probed.authorized_keys if probed else ())}
+    keys = sorted(found, key=lambda each: each.public_key not in taken)
     user = probed.user if probed else "root"
     async with open_connection(client.login, PodAddress.parse(namespace, f"pod/{pod}", ""), expected) as transport:
         await asyncio.to_thread(log_in, transport, user, keys)
@@ -269,7 +269,7 @@ async def open_sftp(cluster: WatchedCluster, namespace: str, pod: str) -> AsyncI
             raise Unreachable("The SSH server has no SFTP.")
         channel = client.get_channel()
         if channel is not None:
-            channel.settimeout(ANSWER_TIMEOUT * 3)
+            channel.settimeout(SSH_ANSWER_TIMEOUT * 3)
         try:
             yield SftpConnection(client)
         finally:

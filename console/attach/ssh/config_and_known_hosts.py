@@ -267,8 +267,8 @@ def remove_ssh_entries() -> tuple[str, ...]:
         done.append(f"{places.user_config} was restored.")
     if places.own.is_dir():
         with places.lock():
-            made_above = places.made_user_folder.exists()
-            for path in (places.config, places.whole_config, places.known_hosts, places.made_user_folder):
+            made_above = places.user_folder_mark.exists()
+            for path in (places.config, places.whole_config, places.known_hosts, places.user_folder_mark):
                 path.unlink(missing_ok=True)
             shutil.rmtree(places.jobs, ignore_errors=True)
             for path in places.own.glob("agent-*.pub"):

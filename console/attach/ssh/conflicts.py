@@ -19,7 +19,7 @@ _TCP_LISTEN_STATE = "0A"  # a socket's state in /proc/net/tcp
 
 def find_foreign_options(ssh_paths: SshPaths, host: str) -> Iterator[str]:
     """Yield a sentence for each option in the person's ssh config that breaks connections to a4's hosts."""
-    argv = ["ssh", "-G", *([] if ssh_paths.usual else ["-F", str(ssh_paths.user_config)]), host]
+    argv = ["ssh", "-G", *([] if ssh_paths.is_default else ["-F", str(ssh_paths.user_config)]), host]
     done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=True, timeout=3)
     for line in done.stdout.splitlines():
         option, _, value = line.partition(" ")

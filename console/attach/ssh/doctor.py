@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 BANNER_TIMEOUT = 4.0  # seconds an SSH server has to say its first line
 MAX_BANNER_BYTES = 255  # bytes of it that are shown, as many as RFC 4253 allows
-STEP_TIMEOUT = 7.0  # seconds for each step but the login program's
+SSH_STEP_TIMEOUT = 7.0  # seconds for each step but the login program's
 REFUSAL_TIMEOUT = 2.0  # seconds for which a refusal by the pod is waited for; a server speaks sooner
-POD_WAIT_SECONDS = 5.0  # seconds for which a rank's pod is waited for: a doctor says what is missing
+DOCTOR_POD_WAIT_SECONDS = 5.0  # seconds for which a rank's pod is waited for: a doctor says what is missing
 EDITOR_DISK_GB = 1.0  # GB that the server of an editor with its extensions takes
 MIN_GLIBC = (2, 28)  # what the server of VS Code needs, as do those made from it
 EDITOR_PROBE_SCRIPT = """df -Pk "$HOME" | tail -n 1 | tr -s ' ' | cut -d' ' -f4
@@ -54,7 +54,7 @@ _FIX_BY_STEP = {  # what mends a step whose error has no hint of its own
 class StepWarning:
     """A step of the doctor that passed with a warning, and how to fix it."""
 
-    found: str
+    finding: str
     fix: str
 
 
@@ -63,15 +63,15 @@ class DoctorRun:
 
     def __init__(self, client: Client, reach: PortForwarder, address: PodAddress, entry: SshHostEntry | None) -> None:
         self.client = client
-        self.reach = reach
+        self.forwarder = reach
         self.address = address
         self.entry = entry
-        self.open = AsyncExitStack()
+        self.exit_stack = AsyncExitStack()
         # Each is set by the step that finds it, and used by later ones only.
         self.target: LivePod
         self.transport: paramiko.Transport
-        self._facts: PodIdentity
-        self._probed: KeyProbe
+        self._pod_identity: PodIdentity
+        self._key_probe: KeyProbe
         self._first_read: asyncio.Task[bytes] | None = None
 
     @property
@@ -82,7 +82,7 @@ class DoctorRun:
         if self._first_read is not None:
             self._first_read.cancel()
             await asyncio.gather(self._first_read, return_exceptions=True)
-        await self.open.aclose()
+        await self.exit_stack.aclose()
 
     async def check_ssh_config(self) -> str | StepWarning:
         """Check that ssh, as the person uses it, takes a4's options for this pod."""
@@ -122,7 +122,7 @@ class DoctorRun:
         if user.exec:
             return f"From {user.exec.get('command') or 'a plug-in'}, as {login.target.user_name}."
         kinds = (
-            ("a token", user.token or user.token_file or user.source),
+            ("a token", user.token or user.token_file or user.token_source),
             ("a password", user.password),
             ("a certificate", user.client_certificate or user.client_certificate_data),
         )
@@ -144,22 +144,22 @@ class DoctorRun:
         return f"{self.client.login.server} answers."
 
     async def check_pod(self) -> str:
-        self.target = await self.reach.wait_for_pod(self.address, limit=POD_WAIT_SECONDS)
-        return f"{self.target.pod}."
+        self.target = await self.forwarder.wait_for_pod(self.address, limit=DOCTOR_POD_WAIT_SECONDS)
+        return f"{self.target.name}."
 
     async def check_container(self) -> str | StepWarning:
         at = self.target
-        self._facts = await pod_keys.read_pod_identity(self.client, at.namespace, at.pod)
-        self._probed = await pod_keys.probe_keys(self.client, at.namespace, at.pod, container=at.container)
-        text = f"{at.container or 'It'} runs as {self._probed.user}"
-        if self._facts.restarts:
+        self._pod_identity = await pod_keys.read_pod_identity(self.client, at.namespace, at.name)
+        self._key_probe = await pod_keys.probe_keys(self.client, at.namespace, at.name, container=at.container)
+        text = f"{at.container or 'It'} runs as {self._key_probe.user}"
+        if self._pod_identity.restarts:
             return StepWarning(
-                f"{text}, after {self._facts.restarts} restarts.", f"Why: a4 logs {self.rank_name} --previous"
+                f"{text}, after {self._pod_identity.restarts} restarts.", f"Why: a4 logs {self.rank_name} --previous"
             )
         return f"{text}."
 
     async def check_port(self) -> str:
-        pipe = await self.open.enter_async_context(self.reach.open_stream(self.target, pod_keys.SSHD_PORT))
+        pipe = await self.exit_stack.enter_async_context(self.forwarder.open_stream(self.target, pod_keys.SSHD_PORT))
         self._first_read = asyncio.create_task(pipe.receive())
         await _require_open(self._first_read)
         return "Open."
@@ -179,15 +179,15 @@ class DoctorRun:
 
     async def check_host_key(self) -> str | StepWarning:
         """Check that the pod's host key equals the one in the API and in known_hosts."""
-        release = await pod_keys.read_release_keys(self.client, self.target.namespace, self._facts.secret)
-        expected = release or self._probed.served or self._probed.kept
+        release = await pod_keys.read_release_keys(self.client, self.target.namespace, self._pod_identity.key_secret)
+        expected = release or self._key_probe.served_keys or self._key_probe.file_keys
         if not expected:
             raise NotFound("The API names no host key of this pod.", "Its image needs ssh-keyscan (openssh-client).")
         if self.entry:
-            keys = ApiHostKeys(self._facts, release, self._probed.served, self._probed.kept)
+            keys = ApiHostKeys(self._pod_identity, release, self._key_probe.served_keys, self._key_probe.file_keys)
             verify_host_keys(self.entry, self.target.number, keys)  # as a connection does
         login = self.client.login
-        self.transport = await self.open.enter_async_context(ssh.open_connection(login, self.target, expected))
+        self.transport = await self.exit_stack.enter_async_context(ssh.open_connection(login, self.target, expected))
         shown = ssh.format_host_key(self.transport)
         text = f"{fingerprint(shown)}, as {'its release' if release else 'the pod'} says through the API"
         if (
@@ -201,14 +201,14 @@ class DoctorRun:
     async def check_login(self) -> str:
         places = SshPaths.locate()
         keys = await asyncio.to_thread(identities.find_identities, places)
-        taken = {self._facts.public_key, *self._probed.authorized}
+        taken = {self._pod_identity.public_key, *self._key_probe.authorized_keys}
         wanted = self.entry.identity if self.entry else ""
-        keys.sort(key=lambda each: (each.path != wanted, each.public not in taken))
+        keys.sort(key=lambda each: (each.path != wanted, each.public_key not in taken))
         try:
-            used = await asyncio.to_thread(ssh.log_in, self.transport, self._probed.user, keys)
+            used = await asyncio.to_thread(ssh.log_in, self.transport, self._key_probe.user, keys)
         except KeyRefused as error:
             raise KeyRefused(error.message, f"Run `a4 ssh {self.rank_name}`: it adds a key, after asking.") from error
-        return f"As {self._probed.user}, with {used.description}."
+        return f"As {self._key_probe.user}, with {used.description}."
 
     async def check_sftp(self) -> str:
         await asyncio.to_thread(ssh.count_home_entries, self.transport)
@@ -276,16 +276,16 @@ async def diagnose(
 async def _run_step(name: str, run: DoctorRun) -> SetupStep:
     began = time.monotonic()
     try:
-        async with asyncio.timeout(None if name == "token" else STEP_TIMEOUT):
+        async with asyncio.timeout(None if name == "token" else SSH_STEP_TIMEOUT):
             found: str | StepWarning = await getattr(run, f"check_{name.replace('-', '_')}")()
     except TimeoutError:
-        text = f"No answer of {run.client.login.server} within {STEP_TIMEOUT:g} s."
+        text = f"No answer of {run.client.login.server} within {SSH_STEP_TIMEOUT:g} s."
         end = StepState.FAILED, text, _FIX_BY_STEP.get(name, CHECK_NETWORK), Unreachable.exit_code
     except ConsoleError as error:
         fix = error.hint or _FIX_BY_STEP.get("token" if isinstance(error, NotLoggedIn) else name, "")
         end = StepState.FAILED, error.message, fix, error.exit_code
     else:
         warning = found if isinstance(found, StepWarning) else None
-        end = (StepState.WARNING, warning.found, warning.fix, 0) if warning else (StepState.OK, str(found), "", 0)
+        end = (StepState.WARNING, warning.finding, warning.fix, 0) if warning else (StepState.OK, str(found), "", 0)
     state, text, fix, code = end
     return SetupStep(name, state, time.monotonic() - began, text, fix, code)

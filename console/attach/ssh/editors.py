@@ -28,13 +28,13 @@ class SshPlan:
     pod: str
     host: str  # name for ssh, such as "a4-train-1-0"
     user: str
-    key: str  # the person's key in words
+    key_text: str  # the person's key in words
     makes_key: bool  # whether a key pair is made, for there is none that can be used
     adds_key: bool  # whether the pod lacks the key and gets it: this is what the person has to agree to
-    config: str  # the person's ssh config
-    adds_line: bool  # whether that file gets the one line that names our hosts
-    line: str
-    other: str = ""  # the job that has the short name already, where this one therefore has a longer name
+    config_path: str  # the person's ssh config
+    adds_include: bool  # whether that file gets the one line that names our hosts
+    include_line: str
+    other_job: str = ""  # the job that has the short name already, where this one therefore has a longer name
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ VSCODE_EDITORS = {  # program, title, the scheme of its links, and the extension
     "cursor": ("Cursor", "cursor", "Remote - SSH"),
     "windsurf": ("Windsurf", "windsurf", "Remote - SSH"),
 }
-START_TIMEOUT = 30.0  # seconds an editor's launcher may take; it returns at once and leaves the editor running
+EDITOR_TIMEOUT = 30.0  # seconds an editor's launcher may take; it returns at once and leaves the editor running
 
 
 def list_editors(host: SshHost, folder: str = "") -> tuple[Editor, ...]:
@@ -161,14 +161,14 @@ def start_editor(chosen: Editor) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=START_TIMEOUT,
+            timeout=EDITOR_TIMEOUT,
             check=False,
             start_new_session=True,
         )
     except OSError as error:
         raise ProgramFailed(f"{chosen.title} did not start: {error.strerror}.") from error
     except subprocess.TimeoutExpired as error:
-        raise ProgramFailed(f"{chosen.title} has not opened within {START_TIMEOUT:.0f} s.", "Use its link.") from error
+        raise ProgramFailed(f"{chosen.title} has not opened within {EDITOR_TIMEOUT:.0f} s.", "Use its link.") from error
     if done.returncode:
         words = (done.stderr.strip() or done.stdout.strip()).splitlines()
         why = words[-1] if words else f"exit code {done.returncode}"

@@ -16,7 +16,7 @@ class PodIdentity:
     uid: str
     jobset_uid: str
     restarts: int
-    secret: str  # the Secret with the keys of its release; empty if it has none
+    key_secret: str  # the Secret with the keys of its release; empty if it has none
     public_key: str  # the key that was given at launch (SSH_PUBLIC_KEY), "type base64"; empty if none was
 
 
@@ -24,19 +24,19 @@ class PodIdentity:
 class ApiHostKeys:
     """The host keys that a pod must have according to the API: those of its release, or of the pod itself."""
 
-    facts: PodIdentity
+    identity: PodIdentity
     release: tuple[str, ...] = ()
     served: tuple[str, ...] = ()  # shown by its sshd inside the pod
-    kept: tuple[str, ...] = ()  # in its files
+    file_keys: tuple[str, ...] = ()  # in its files
 
     @property
     def pod(self) -> tuple[str, ...]:
-        return self.served or self.kept
+        return self.served or self.file_keys
 
 
 def verify_host_keys(entry: SshHostEntry, rank: int, published: ApiHostKeys) -> SshHostEntry:
     """The ssh entry with the pod's current host keys; HostKeyChanged if they changed and the pod was not replaced."""
-    facts = published.facts
+    facts = published.identity
     if not (published.release or published.pod):
         why = f"The host key of {entry.job} pod {rank} cannot be read: its release has none and its pod shows none."
         raise NotFound(why, f"Is sshd running there? a4 doctor {entry.job} {rank}")
@@ -60,8 +60,8 @@ def verify_host_keys(entry: SshHostEntry, rank: int, published: ApiHostKeys) -> 
 
 
 def host_key_changed_error(
-    entry: SshHostEntry, rank: int, known_keys: tuple[str, ...], now: tuple[str, ...], why: str
+    entry: SshHostEntry, rank: int, known_keys: tuple[str, ...], current_keys: tuple[str, ...], why: str
 ) -> HostKeyChanged:
-    was, is_ = (" or ".join(map(fingerprint, keys)) or "none" for keys in (known_keys, now))
+    was, is_ = (" or ".join(map(fingerprint, keys)) or "none" for keys in (known_keys, current_keys))
     words = f"The host key of {entry.job} pod {rank} is now {is_}; it was {was}, and {why}."
     return HostKeyChanged(words, f"If you know who changed it: a4 ssh --forget {entry.job}, then connect again.")

@@ -43,31 +43,31 @@ INSTALL_OPENSSH = "Install OpenSSH's client (`ssh`, `ssh-keygen`)."
 class Identity:
     """One of the person's key pairs, identified by its public key."""
 
-    public: str  # "type base64"
+    public_key: str  # "type base64"
     comment: str
     path: str  # what IdentityFile names: the private file, or a public one that stands for a key of the agent
     agent: bool = False
-    own: bool = False  # whether a4 made it
+    is_own: bool = False  # whether a4 made it
 
     @property
     def fingerprint(self) -> str:
-        return fingerprint(self.public)
+        return fingerprint(self.public_key)
 
     @property
-    def line(self) -> str:
-        return f"{self.public} {self.comment}".strip()
+    def public_line(self) -> str:
+        return f"{self.public_key} {self.comment}".strip()
 
     @property
     def description(self) -> str:
         name = Path(self.path).name
-        if self.own:
+        if self.is_own:
             return f"a4's own key ({self.fingerprint})"
         return f"{self.comment or name} of the agent" if self.agent else f"{name} ({self.fingerprint})"
 
     @property
     def needs_touch(self) -> bool:
         """Whether the key is in a security key that has to be touched for every connection."""
-        return self.public.startswith("sk-")
+        return self.public_key.startswith("sk-")
 
 
 def fingerprint(public_key: str) -> str:
@@ -89,18 +89,18 @@ def parse_public_key(line: str) -> tuple[str, str]:
 def find_identities(places: SshPaths) -> list[Identity]:
     """All keys usable without a prompt, preferred ones first: the agent's, files, a4's own."""
     files = list(_file_identities(places))
-    by_key = {each.public: each.path for each in files}
+    by_key = {each.public_key: each.path for each in files}
     held = [
         Identity(key, words, by_key.get(key) or _find_key_file(places, key), agent=True) for key, words in _agent_keys()
     ]
     held.sort(key=lambda each: each.needs_touch)
-    known = {each.public for each in held}
-    return [*held, *(each for each in files if each.public not in known)]
+    known = {each.public_key for each in held}
+    return [*held, *(each for each in files if each.public_key not in known)]
 
 
-def choose_identity(identities: list[Identity], accepted: Collection[str] = ()) -> Identity | None:
+def choose_identity(identities: list[Identity], accepted_keys: Collection[str] = ()) -> Identity | None:
     """A key that the pod accepts already, else the first that needs no touch; None without keys."""
-    taken = next((each for each in identities if each.public in accepted), None)
+    taken = next((each for each in identities if each.public_key in accepted_keys), None)
     return taken or next((each for each in identities if not each.needs_touch), None)
 
 
@@ -131,7 +131,7 @@ def _file_identities(ssh_paths: SshPaths) -> Iterator[Identity]:
         public, comment = parse_public_key(_command_output("ssh-keygen", "-y", "-P", "", "-f", str(path)))
         if public:
             comment = parse_public_key(_read_text(path.with_name(f"{path.name}.pub")))[1] or comment
-            yield Identity(public, comment, str(path), own=own)
+            yield Identity(public, comment, str(path), is_own=own)
 
 
 def read_named_key(path: Path) -> Identity:
@@ -157,14 +157,14 @@ def create_own_key(ssh_paths: SshPaths) -> Identity:
     public, comment = parse_public_key(_command_output("ssh-keygen", "-y", "-P", "", "-f", str(ssh_paths.own_key)))
     if not public:
         raise BadInput(f"{ssh_paths.own_key} cannot be read as a key.", "Delete it; a4 makes another.")
-    return Identity(public, comment, str(ssh_paths.own_key), own=True)
+    return Identity(public, comment, str(ssh_paths.own_key), is_own=True)
 
 
 def save_public_key(ssh_paths: SshPaths, identity: Identity) -> None:
     """Write the public-key file for an agent key that has no file of its own."""
     path = Path(identity.path)
     if path.parent == ssh_paths.own and path.suffix == ".pub":
-        atomic_write(path, f"{identity.line}\n".encode())
+        atomic_write(path, f"{identity.public_line}\n".encode())
 
 
 def _read_text(path: Path) -> str:

@@ -95,10 +95,10 @@ class _KeySecretSchema(ApiSchema):
 @dataclass(frozen=True, slots=True)
 class KeyProbe:
     user: str
-    folder: str  # working directory of its image
-    authorized: tuple[str, ...]
-    served: tuple[str, ...]  # host keys that its sshd shows
-    kept: tuple[str, ...]  # host keys in its files, looked for where none are shown
+    working_folder: str  # working directory of its image
+    authorized_keys: tuple[str, ...]
+    served_keys: tuple[str, ...]  # host keys that its sshd shows
+    file_keys: tuple[str, ...]  # host keys in its files, looked for where none are shown
 
 
 async def read_pod_identity(client: Client, namespace: str, pod: str) -> PodIdentity:
@@ -113,7 +113,7 @@ async def read_pod_identity(client: Client, namespace: str, pod: str) -> PodIden
         uid=found.uid,
         jobset_uid=found.jobset_uid,
         restarts=found.restarts,
-        secret=str(secrets[-1] or "") if secrets else "",
+        key_secret=str(secrets[-1] or "") if secrets else "",
         public_key=parse_public_key(str(given or ""))[0],
     )
 
@@ -165,10 +165,10 @@ def parse_probe(pod: str, answer: str) -> KeyProbe:
         raise Unreadable(why)
     return KeyProbe(
         user=user,
-        folder=folder,
-        authorized=tuple(key for each in found["authorized"] if (key := _key_of_line(each))),
-        served=tuple(key for each in found["hostkey"] if (key := parse_public_key(each)[0])),
-        kept=tuple(key for each in found["hostfile"] if (key := parse_public_key(each)[0])),
+        working_folder=folder,
+        authorized_keys=tuple(key for each in found["authorized"] if (key := _key_of_line(each))),
+        served_keys=tuple(key for each in found["hostkey"] if (key := parse_public_key(each)[0])),
+        file_keys=tuple(key for each in found["hostfile"] if (key := parse_public_key(each)[0])),
     )
 
 

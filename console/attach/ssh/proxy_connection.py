@@ -65,13 +65,13 @@ async def prepare_entry(
     from console.attach.ssh.ssh_folder import SshPaths
 
     rank = target.number
-    identity = identity or await pod_keys.read_pod_identity(client, target.namespace, target.pod)
-    release = await pod_keys.read_release_keys(client, target.namespace, identity.secret)
+    identity = identity or await pod_keys.read_pod_identity(client, target.namespace, target.name)
+    release = await pod_keys.read_release_keys(client, target.namespace, identity.key_secret)
     probed: KeyProbe | None = None
     if entry.install or not release:
         add = entry.public_key if entry.install else ""
-        probed = await pod_keys.probe_keys(client, target.namespace, target.pod, container=target.container, add=add)
-    keys = ApiHostKeys(identity, release, *((probed.served, probed.kept) if probed else ()))
+        probed = await pod_keys.probe_keys(client, target.namespace, target.name, container=target.container, add=add)
+    keys = ApiHostKeys(identity, release, *((probed.served_keys, probed.file_keys) if probed else ()))
     places = SshPaths.locate()
 
     def save_pinned_keys() -> SshHostEntry:

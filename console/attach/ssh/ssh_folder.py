@@ -19,18 +19,18 @@ SSH_FOLDER_VARIABLE = "A4_SSH_FOLDER"  # environment variable that names a folde
 class SshPaths:
     """Paths of the person's SSH folder and of a4's folder in it."""
 
-    def __init__(self, user: Path, own_path: Path, *, is_default: bool = True) -> None:
+    def __init__(self, user_folder: Path, own_folder: Path, *, is_default: bool = True) -> None:
         """`is_default`: whether `user` is the folder that ssh reads by default."""
-        self.user, self.own, self.usual = user, own_path, is_default
-        self.user_config = user / "config"
-        self.config = own_path / "config"
-        self.whole_config = own_path / "config-for-F"  # ours, then the person's: for `ssh -F`
-        self.known_hosts = own_path / "known_hosts"
-        self.jobs = own_path / "jobs"  # one file per job: what the two above are made of
-        self.own_key = own_path / "id_ed25519"  # private key of our own pair, if one was made
-        self.made_user_folder = own_path / "made-the-folder-above"  # stands while ~/.ssh is one that we made
-        longest = len(os.fsencode(own_path)) + 1 + _CONTROL_HASH_BYTES + _CONTROL_SUFFIX_BYTES
-        self.sockets = f"{own_path}/%C" if longest < _MAX_SOCKET_PATH_BYTES else ""  # ControlPath; empty if too long
+        self.user, self.own, self.is_default = user_folder, own_folder, is_default
+        self.user_config = user_folder / "config"
+        self.config = own_folder / "config"
+        self.whole_config = own_folder / "config-for-F"  # ours, then the person's: for `ssh -F`
+        self.known_hosts = own_folder / "known_hosts"
+        self.jobs = own_folder / "jobs"  # one file per job: what the two above are made of
+        self.own_key = own_folder / "id_ed25519"  # private key of our own pair, if one was made
+        self.user_folder_mark = own_folder / "made-the-folder-above"  # stands while ~/.ssh is one that we made
+        longest = len(os.fsencode(own_folder)) + 1 + _CONTROL_HASH_BYTES + _CONTROL_SUFFIX_BYTES
+        self.sockets = f"{own_folder}/%C" if longest < _MAX_SOCKET_PATH_BYTES else ""  # ControlPath; empty if too long
 
     @classmethod
     def locate(cls) -> SshPaths:
@@ -55,7 +55,7 @@ class SshPaths:
                 if folder.stat().st_mode & 0o077:
                     folder.chmod(0o700)
             if made:
-                atomic_write(self.made_user_folder, b"")
+                atomic_write(self.user_folder_mark, b"")
         except OSError as error:
             hint = f"Name another folder in the variable {SSH_FOLDER_VARIABLE}."
             raise BadInput(f"The folder {self.own} cannot be made: {error.strerror}.", hint) from error

@@ -39,7 +39,7 @@ class RankAccess:
         rank: int,
         target: LivePod,
         identity: PodIdentity,
-        probed: KeyProbe | None,
+        key_probe: KeyProbe | None,
         named: Path | None,
     ) -> None:
         """Choose the key (the file `named`, if given) and the host name, and describe the plan. Blocking."""
@@ -48,11 +48,11 @@ class RankAccess:
         self._rank = rank
         self._job = jobset.name
         self._ranks = max(jobset.ranks, rank + 1)
-        self.facts = identity
-        self._probed = probed
-        self._places = SshPaths.locate()
-        accepted = {self.facts.public_key, *(self._probed.authorized if self._probed else ())} - {""}
-        found = [identities.read_named_key(named)] if named else identities.find_identities(self._places)
+        self.identity = identity
+        self._key_probe = key_probe
+        self._ssh_paths = SshPaths.locate()
+        accepted = {self.identity.public_key, *(self._key_probe.authorized_keys if self._key_probe else ())} - {""}
+        found = [identities.read_named_key(named)] if named else identities.find_identities(self._ssh_paths)
         self._key = key = found[0] if named else identities.choose_identity(found, accepted)
         entry = self._entry = self._host_entry(key)
         self.plan = SshPlan(
@@ -60,16 +60,16 @@ class RankAccess:
             job=entry.job,
             rank=self._rank,
             ranks=self._ranks,
-            pod=self.target.pod,
+            pod=self.target.name,
             host=entry.host(self._rank),
             user=entry.user,
-            key=key.description if key else "a new ed25519 pair of a4's own",
+            key_text=key.description if key else "a new ed25519 pair of a4's own",
             makes_key=key is None,
-            adds_key=key is None or key.public not in accepted,
-            config=str(self._places.user_config),
-            adds_line=not config_and_known_hosts.is_included(self._places),
-            line=config_and_known_hosts.include_line(self._places),
-            other=f"a4-{entry.job}" if entry.suffix else "",
+            adds_key=key is None or key.public_key not in accepted,
+            config_path=str(self._ssh_paths.user_config),
+            adds_include=not config_and_known_hosts.is_included(self._ssh_paths),
+            include_line=config_and_known_hosts.include_line(self._ssh_paths),
+            other_job=f"a4-{entry.job}" if entry.suffix else "",
         )
 
     def _host_entry(self, key: Identity | None) -> SshHostEntry:
@@ -80,14 +80,14 @@ class RankAccess:
         suffixes = ("", dotted, f"{dotted}.{ssh_folder.host_name(watched.context)}")
         for suffix in suffixes:
             name = f"a4-{job}{suffix}"
-            known = config_and_known_hosts.load_entry(self._places, name)
+            known = config_and_known_hosts.load_entry(self._ssh_paths, name)
             mine = known is None or known.belongs_to(kubeconfig, watched.context, namespace, job)
             if mine or (known is not None and known.is_unreachable):
                 break
         else:
             hint = "Run a4 ssh --undo, then try again."
             raise BadInput(f"All host names for {job} are used by jobs of other clusters.", hint)
-        probed = self._probed
+        probed = self._key_probe
         kept = known if known is not None and mine else None
         return config_and_known_hosts.SshHostEntry(
             name=name,
@@ -102,9 +102,9 @@ class RankAccess:
             program=a4_command(),
             path=os.environ.get("PATH", "") if watched.current_connection.target.user.exec else "",
             user=(probed.user if probed else "") or "root",
-            folder=(probed.folder if probed else "") or "/",
+            folder=(probed.working_folder if probed else "") or "/",
             identity=key.path if key else "",
-            public_key=key.line if key else "",
+            public_key=key.public_line if key else "",
             install=bool(kept and kept.install),
             share=bool(kept and kept.share),
             practice=watched.practice or watched.current_connection.target.cluster.practice_folder is not None,
@@ -112,10 +112,10 @@ class RankAccess:
             pods=kept.pods if kept else {},
         )
 
-    def write(self, shared: bool | None) -> tuple[SshHostEntry, list[str], list[str]]:
+    def write(self, share: bool | None) -> tuple[SshHostEntry, list[str], list[str]]:
         """Write ssh config entry and Include line: (entry, sentences on changes, sentences on failures). Blocking."""
         done, undone = [], []
-        places = self._places
+        places = self._ssh_paths
         with places.lock():
             key = self._key
             if key is None:
@@ -125,9 +125,9 @@ class RankAccess:
             entry = msgspec.structs.replace(
                 self._entry,
                 identity=key.path,
-                public_key=key.line,
+                public_key=key.public_line,
                 install=self._entry.install or self.plan.adds_key,
-                share=self._entry.share if shared is None else shared,
+                share=self._entry.share if share is None else share,
             )
             config_and_known_hosts.save_entry(places, entry)
             try:
@@ -137,14 +137,14 @@ class RankAccess:
             except BadInput as error:
                 undone.append(str(error))
         if self.plan.adds_key:
-            done.append(f"Added {key.description} to {self.target.pod}.")
+            done.append(f"Added {key.description} to {self.target.name}.")
         return entry, done, undone
 
 
 def ssh_host(ssh_paths: SshPaths, entry: SshHostEntry, rank: int, notes: tuple[str, ...] = ()) -> SshHost:
     """The SshHost of a rank with the ssh command to reach it; blocking."""
     usual = ssh_paths.user_config if config_and_known_hosts.is_included(ssh_paths) else ssh_paths.whole_config
-    command = ["ssh"] if usual == ssh_paths.user_config and ssh_paths.usual else ["ssh", "-F", str(usual)]
+    command = ["ssh"] if usual == ssh_paths.user_config and ssh_paths.is_default else ["ssh", "-F", str(usual)]
     own = entry.pods[str(rank)].keys if str(rank) in entry.pods else ()
     return SshHost(
         namespace=entry.namespace,
@@ -200,9 +200,9 @@ class SshAccess:
         self._cluster.connection_for_change(f"set up SSH to {plan.job}")
         look = await self._inspect_rank(plan.namespace, plan.job, plan.rank, identity, wait)
         if look.plan.adds_key and not plan.adds_key:
-            raise NotAllowed(f"Pod {look.target.pod} lacks the key, and adding it was not confirmed.", "Try again.")
+            raise NotAllowed(f"Pod {look.target.name} lacks the key, and adding it was not confirmed.", "Try again.")
         entry, added, note = await asyncio.to_thread(look.write, share)
-        entry = await prepare_entry(self._cluster.current_connection.client, entry, look.target, identity=look.facts)
+        entry = await prepare_entry(self._cluster.current_connection.client, entry, look.target, identity=look.identity)
         return await asyncio.to_thread(ssh_host, SshPaths.locate(), entry, plan.rank, (*added, *note))
 
     @staticmethod
@@ -232,9 +232,9 @@ class SshAccess:
         jobset = find_job(self._cluster.fleet, namespace, job)
         client = self._cluster.current_connection.client
         target = await self._port_forwarder.wait_for_pod(PodAddress(namespace, job, rank), limit=wait, report=report)
-        facts = await pod_keys.read_pod_identity(client, namespace, target.pod)
+        facts = await pod_keys.read_pod_identity(client, namespace, target.name)
         try:
-            probed = await pod_keys.probe_keys(client, namespace, target.pod, container=target.container)
+            probed = await pod_keys.probe_keys(client, namespace, target.name, container=target.container)
         except NotAllowed:
             if not facts.public_key:
                 raise

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
 
 
-START_TIMEOUT = 30.0  # seconds a process has to open its ports
+PROCESS_START_TIMEOUT = 30.0  # seconds a process has to open its ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +49,25 @@ class TunnelRequest:
 class BackgroundTunnel:
     """A tunnel of this process that other processes can see and stop."""
 
-    def __init__(self, forwarding: LocalForward, *, is_kept: bool) -> None:
-        self.forwarding = forwarding
+    def __init__(self, local_forward: LocalForward, *, is_kept: bool) -> None:
+        self.local_forward = local_forward
         self._is_kept = is_kept
         self._server: asyncio.Server | None = None
-        self._path: Path | None = None
+        self._socket_path: Path | None = None
         self._stopped, self._closed = asyncio.Event(), asyncio.Event()
 
     @property
     def tunnel(self) -> Tunnel:
-        return replace(self.forwarding.tunnel, kept=self._is_kept)
+        return replace(self.local_forward.tunnel, kept=self._is_kept)
 
     async def open(self) -> None:
         """Open the local ports and publish the tunnel. Raises BadInput, JobEnded and Refused."""
-        await self.forwarding.open()
-        self._path = await asyncio.to_thread(tunnel_files.socket_path, self.tunnel.name)
-        await asyncio.to_thread(self._path.unlink, missing_ok=True)
+        await self.local_forward.open()
+        self._socket_path = await asyncio.to_thread(tunnel_files.socket_path, self.tunnel.name)
+        await asyncio.to_thread(self._socket_path.unlink, missing_ok=True)
         before = os.umask(0o177)
         try:
-            self._server = await asyncio.start_unix_server(self._answer_request, self._path)
+            self._server = await asyncio.start_unix_server(self._answer_request, self._socket_path)
         finally:
             os.umask(before)
         await self._write_state()
@@ -89,7 +89,7 @@ class BackgroundTunnel:
 
     async def wait_until_over(self) -> bool:
         """Wait until the tunnel is stopped (returns False) or its job has ended (True)."""
-        waits = [asyncio.ensure_future(each.wait()) for each in (self._stopped, self.forwarding.ended)]
+        waits = [asyncio.ensure_future(each.wait()) for each in (self._stopped, self.local_forward.ended)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -99,29 +99,29 @@ class BackgroundTunnel:
 
     async def close(self) -> None:
         """Close the local ports; the state file stays unless the tunnel was stopped by request."""
-        await self.forwarding.close()
+        await self.local_forward.close()
         if self._server:
             self._server.close()
-        if self._path:
-            await asyncio.to_thread(self._path.unlink, missing_ok=True)
-        if self._is_kept and self.forwarding.ended.is_set() and not self._stopped.is_set():
+        if self._socket_path:
+            await asyncio.to_thread(self._socket_path.unlink, missing_ok=True)
+        if self._is_kept and self.local_forward.ended.is_set() and not self._stopped.is_set():
             await self._write_state()
         else:
             await asyncio.to_thread(tunnel_files.state_file(self.tunnel.name).unlink, missing_ok=True)
         self._closed.set()
 
 
-async def start_tunnel(login_: Login, request: TunnelRequest, *, is_background: bool) -> BackgroundTunnel:
+async def start_tunnel(login: Login, request: TunnelRequest, *, is_background: bool) -> BackgroundTunnel:
     address = request.address
     ports = [PortPair.parse(each) for each in request.ports]
     if not ports:
         raise BadInput("No port was named.", "Name one or more: 8888, or 9000:8888.")
     forwarding = LocalForward(
-        PortForwarder(login_),
+        PortForwarder(login),
         address,
         ports,
         name=await find_free_name(address.slug),
-        context=request.context or login_.target.context,
+        context=request.context or login.target.context,
     )
     running = BackgroundTunnel(forwarding, is_kept=is_background)
     await running.open()
@@ -163,9 +163,9 @@ def _spawn_and_read_line(request: bytes) -> bytes:
         with suppress(BrokenPipeError):  # one that ended at once reads no order, and answers nothing
             shell.stdin.write(request)
             shell.stdin.close()
-        if not select.select([shell.stdout], [], [], START_TIMEOUT)[0]:
+        if not select.select([shell.stdout], [], [], PROCESS_START_TIMEOUT)[0]:
             os.killpg(shell.pid, signal.SIGKILL)
-            words = f"The tunnel did not open within {START_TIMEOUT:.0f} s."
+            words = f"The tunnel did not open within {PROCESS_START_TIMEOUT:.0f} s."
             raise Unreachable(words, "Try `a4 forward` in the foreground.")
         return shell.stdout.readline()
 
@@ -186,7 +186,7 @@ async def _run_detached(order: TunnelRequest) -> int:
         return error.exit_code
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, running.stop)
-    _report_and_detach({"tunnel": asdict(running.tunnel), "notes": running.forwarding.notes})
+    _report_and_detach({"tunnel": asdict(running.tunnel), "notes": running.local_forward.notes})
     await running.wait_until_over()
     await running.close()
     return 0
@@ -232,7 +232,7 @@ class Tunnels:
         task = start_task(self._close_when_over(running), f"tunnel:{running.tunnel.name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return running.tunnel, running.forwarding.notes
+        return running.tunnel, running.local_forward.notes
 
     async def _close_when_over(self, running: BackgroundTunnel) -> None:
         try:

@@ -42,40 +42,40 @@ class SpareConnections(Generic[T]):
     """A pool of connections opened ahead of their use, each closed if unused for some seconds."""
 
     def __init__(
-        self, make: Callable[[], Coroutine[Any, Any, T]], seconds: float, part: Callable[[T], Closable]
+        self, connect: Callable[[], Coroutine[Any, Any, T]], seconds: float, part: Callable[[T], Closable]
     ) -> None:
-        """`make` opens a connection; `part` picks the closable part of its result, closed after `seconds` unused."""
-        self._make, self._seconds, self._part = make, seconds, part
-        self._made: dict[asyncio.Future[T], asyncio.TimerHandle] = {}
+        """`connect` opens a connection; `part` picks the closable part of its result, closed after `seconds` unused."""
+        self._connect, self._idle_seconds, self._closable_of = connect, seconds, part
+        self._opening: dict[asyncio.Future[T], asyncio.TimerHandle] = {}
 
     def fill_up_to(self, number: int) -> None:
         """Open connections ahead until the pool has this number; failed ones are left out."""
-        while len(self._made) < number:
-            made = asyncio.ensure_future(self._make())
-            self._made[made] = made.get_loop().call_later(self._seconds, self._cancel_spare, made)
+        while len(self._opening) < number:
+            made = asyncio.ensure_future(self._connect())
+            self._opening[made] = made.get_loop().call_later(self._idle_seconds, self._cancel_spare, made)
 
     def pop_open(self) -> T | None:
         """Take an open connection out of the pool; None if there is none."""
-        for made in [each for each in self._made if each.done()]:
-            self._made.pop(made).cancel()
-            if made.exception() is None and self._part(made.result()).is_usable:
+        for made in [each for each in self._opening if each.done()]:
+            self._opening.pop(made).cancel()
+            if made.exception() is None and self._closable_of(made.result()).is_usable:
                 return made.result()
-            self._close_once_made(made)
+            self._close_once_open(made)
         return None
 
     def close(self) -> None:
         """Close all connections of the pool."""
-        for made in tuple(self._made):
+        for made in tuple(self._opening):
             self._cancel_spare(made)
 
-    def _cancel_spare(self, made: asyncio.Future[T]) -> None:
-        self._made.pop(made).cancel()
-        made.cancel()
-        made.add_done_callback(self._close_once_made)
+    def _cancel_spare(self, spare: asyncio.Future[T]) -> None:
+        self._opening.pop(spare).cancel()
+        spare.cancel()
+        spare.add_done_callback(self._close_once_open)
 
-    def _close_once_made(self, made: asyncio.Future[T]) -> None:
-        if not made.cancelled() and made.exception() is None:
-            self._part(made.result()).close()
+    def _close_once_open(self, spare: asyncio.Future[T]) -> None:
+        if not spare.cancelled() and spare.exception() is None:
+            self._closable_of(spare.result()).close()
 
 
 POD_POLL_SECONDS = 60.0
@@ -102,12 +102,12 @@ class _LocalPort:
     server: asyncio.Server | None = None
     open: int = 0
     connections: int = 0
-    sent: int = 0
-    received: int = 0
+    sent_bytes: int = 0
+    received_bytes: int = 0
 
-    def count(self, sent_bytes: int, received_bytes: int) -> None:
-        self.sent += sent_bytes
-        self.received += received_bytes
+    def add_bytes(self, sent_bytes: int, received_bytes: int) -> None:
+        self.sent_bytes += sent_bytes
+        self.received_bytes += received_bytes
 
     def take_spare(self, now: float) -> tuple[Pipe, LivePod] | None:
         """An open spare connection for a new client, whose time `now` is recorded; None if the pool has none."""
@@ -132,13 +132,13 @@ class LocalForward:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._forwarder, self._address, self._ports, self._clock = forwarder, address, tuple(ports), clock
-        self._doors: list[_LocalPort] = []
-        self._splices: set[Relay] = set()
+        self._local_ports: list[_LocalPort] = []
+        self._relays: set[Relay] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._look = asyncio.Event()
+        self._check_due = asyncio.Event()
         self._uid = ""
         self.ended = asyncio.Event()  # set when its job is over for good
-        self.tell: Callable[[Tunnel], None] = lambda tunnel: None  # called at each change of its state
+        self.on_change: Callable[[Tunnel], None] = lambda tunnel: None  # called at each change of its state
         self.notes: list[str] = []  # what was done otherwise than asked: other local ports
         self._tunnel = Tunnel(
             name=name,
@@ -155,8 +155,8 @@ class LocalForward:
     @property
     def tunnel(self) -> Tunnel:
         listeners = [
-            Listener(each.local, each.remote, each.open, each.connections, each.sent, each.received)
-            for each in self._doors
+            Listener(each.local, each.remote, each.open, each.connections, each.sent_bytes, each.received_bytes)
+            for each in self._local_ports
         ]
         return replace(self._tunnel, listeners=tuple(listeners))
 
@@ -176,14 +176,14 @@ class LocalForward:
         self._start_task(self._poll_pod())
 
     async def close(self) -> None:
-        for door in self._doors:
+        for door in self._local_ports:
             door.spares.close()
             if door.server:
                 door.server.close()
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
-        for splice in tuple(self._splices):
+        for splice in tuple(self._relays):
             splice.close()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._forwarder.close()
@@ -195,7 +195,7 @@ class LocalForward:
             choices = [last or (pair.remote if pair.remote >= 1024 else 0), 0]
         taken = ""
         for local in choices:
-            connect = partial(self._forwarder.open_pipe, self._address, pair.remote, limit=0.0)
+            connect = partial(self._forwarder.open_pipe, self._address, pair.remote, limit_seconds=0.0)
             spares = SpareConnections(connect, SPARE_CONNECTION_SECONDS, lambda made: made[0])
             door = _LocalPort(local, pair.remote, spares)
             loop = asyncio.get_running_loop()
@@ -209,7 +209,7 @@ class LocalForward:
                     raise BadInput(f"Port {local} of this machine {taken}.", hint) from error
                 continue
             door.local = int(door.server.sockets[0].getsockname()[1])
-            self._doors.append(door)
+            self._local_ports.append(door)
             if taken:
                 self.notes.append(f"Port {choices[0]} of this machine {taken}: {door.local} forwards to {door.remote}.")
             await asyncio.to_thread(
@@ -218,7 +218,7 @@ class LocalForward:
             return
 
     def _accept_connection(self, local_port: _LocalPort) -> Relay:
-        splice = Relay(local_port.count)
+        splice = Relay(local_port.add_bytes)
         self._start_task(self._relay_connection(local_port, splice))
         return splice
 
@@ -227,54 +227,54 @@ class LocalForward:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _relay_connection(self, local_port: _LocalPort, splice: Relay) -> None:
+    async def _relay_connection(self, local_port: _LocalPort, relay: Relay) -> None:
         loop = asyncio.get_running_loop()
         local_port.open += 1
         local_port.connections += 1
-        self._splices.add(splice)
+        self._relays.add(relay)
         try:
             if (spare := local_port.take_spare(loop.time())) is None:
                 opening = asyncio.ensure_future(
                     self._forwarder.open_pipe(self._address, local_port.remote, report=self._on_pod_pending)
                 )
-                done, _ = await asyncio.wait({opening, splice.ended}, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait({opening, relay.ended}, return_when=asyncio.FIRST_COMPLETED)
                 if opening not in done:  # the client has gone meanwhile
                     opening.cancel()
                     return
                 spare = opening.result()
             pipe, target = spare
             self._on_pod_found(target)
-            splice.attach(pipe)
+            relay.attach(pipe)
             local_port.refill_spares(loop.time())
-            await splice.ended
-            if splice.why:
-                self._on_connection_broken(splice.why)
-            elif splice.by_pod:  # as it does after an answer, or because it is going
-                self._look.set()
+            await relay.ended
+            if relay.end_reason:
+                self._on_connection_broken(relay.end_reason)
+            elif relay.ended_by_pod:  # as it does after an answer, or because it is going
+                self._check_due.set()
         except JobEnded as error:
             self._on_job_ended(error)
         except ConsoleError as error:
             self._on_connection_broken(str(error))
         finally:
-            splice.close()
-            self._splices.discard(splice)
+            relay.close()
+            self._relays.discard(relay)
             local_port.open -= 1
-            self.tell(self.tunnel)
+            self.on_change(self.tunnel)
 
     def _set_state(self, state: str, message: str = "") -> None:
         if (state, message) != (self._tunnel.state, self._tunnel.words):
             self._tunnel = replace(self._tunnel, state=state, words=message)
-            self.tell(self.tunnel)
+            self.on_change(self.tunnel)
 
     def _on_pod_found(self, target: LivePod) -> None:
         if target.uid != self._uid:
-            for door in self._doors:
+            for door in self._local_ports:
                 door.spares.close()
             again = self._tunnel.reconnections + bool(self._uid)
             if self._uid and self._tunnel.state == "ready":
-                self._on_pod_gone(f"{target.pod} replaced it.")
+                self._on_pod_gone(f"{target.name} replaced it.")
             self._uid = target.uid
-            self._tunnel = replace(self._tunnel, pod=target.pod, reconnections=again, state="")
+            self._tunnel = replace(self._tunnel, pod=target.name, reconnections=again, state="")
         self._set_state("ready")
 
     def _on_pod_gone(self, message: str) -> None:
@@ -288,8 +288,8 @@ class LocalForward:
 
     def _on_connection_broken(self, why: str) -> None:
         self._tunnel = replace(self._tunnel, last_end=why, last_end_at=self._clock())
-        self.tell(self.tunnel)
-        self._look.set()
+        self.on_change(self.tunnel)
+        self._check_due.set()
 
     def _on_job_ended(self, error: ConsoleError) -> None:
         self._set_state("ended", error.message)
@@ -321,17 +321,17 @@ class LocalForward:
         """Wait until the next check is due, a connection has broken, or the machine woke up."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        while (left := until - loop.time()) > 0 and not self._look.is_set():
+        while (left := until - loop.time()) > 0 and not self._check_due.is_set():
             wall, awake = self._clock(), loop.time()
             try:
                 async with asyncio.timeout(min(left, CLOCK_CHECK_SECONDS)):
-                    await self._look.wait()
+                    await self._check_due.wait()
             except TimeoutError:
                 if (self._clock() - wall) - (loop.time() - awake) > CLOCK_JUMP_SECONDS:
-                    for splice in self._splices:  # may be dead without an error
+                    for splice in self._relays:  # may be dead without an error
                         splice.ping()
                     break
-        self._look.clear()
+        self._check_due.clear()
 
 
 POD_TIMEOUT = 60.0  # seconds a connection waits for the pod that replaces another
@@ -348,14 +348,14 @@ class PortForwarder:
 
     def __init__(self, login: Login, *, limit: float = POD_TIMEOUT) -> None:
         self.login = login
-        self._limit = limit
-        self._ahead = SpareConnections(partial(connect, login), MAX_IDLE_SECONDS, lambda made: made)
+        self._limit_seconds = limit
+        self._spare_connections = SpareConnections(partial(connect, login), MAX_IDLE_SECONDS, lambda made: made)
         self.connects_ahead = False  # as a tunnel does, whose clients make many: TLS is half of what each waits for
 
     def close(self) -> None:
         """Close the spare connection to the API server, and open no other."""
         self.connects_ahead = False
-        self._ahead.close()
+        self._spare_connections.close()
 
     async def wait_for_pod(
         self, address: PodAddress, *, limit: float | None = None, report: Callable[[str], None] = _ignore_message
@@ -373,7 +373,7 @@ class PortForwarder:
         address: PodAddress | LivePod,
         port: int,
         *,
-        limit: float | None = None,
+        limit_seconds: float | None = None,
         report: Callable[[str], None] = _ignore_message,
     ) -> tuple[Pipe, LivePod]:
         """A pipe to a port of the rank's live pod, and the pod; raises as `wait_for_pod` does."""
@@ -393,7 +393,7 @@ class PortForwarder:
                     raise
                 return PodPending("its pod was just deleted")
 
-        return await self._poll_until(address, dial, limit, report)
+        return await self._poll_until(address, dial, limit_seconds, report)
 
     @asynccontextmanager
     async def _open_relay(self, address: PodAddress | LivePod, port: int) -> AsyncIterator[tuple[socket.socket, Relay]]:
@@ -436,7 +436,7 @@ class PortForwarder:
     ) -> T:
         """The first result of `poll`; `report` gets each new reason to wait. Unreachable after `limit` seconds."""
         loop = asyncio.get_running_loop()
-        deadline, pause, text = loop.time() + (self._limit if limit is None else limit), POLL_PAUSES[0], ""
+        deadline, pause, text = loop.time() + (self._limit_seconds if limit is None else limit), POLL_PAUSES[0], ""
         while isinstance(found := await poll(), PodPending):
             if loop.time() >= deadline:
                 raise Unreachable(f"{address} cannot be reached: {found.words}.", "Why: a4 jobs --json")
@@ -453,17 +453,17 @@ class PortForwarder:
         found = address if isinstance(address, LivePod) else await find_live_pod(connection, self.login, address)
         if isinstance(found, PodPending):
             return found
-        return await open_pipe(connection, self.login, found.namespace, found.pod, port), found
+        return await open_pipe(connection, self.login, found.namespace, found.name, port), found
 
     async def _with_new_connection(self, function: Callable[[RawConnection], Awaitable[T]], action: str) -> T:
         """Call `function` with a new connection; once more after a renewed login or with the other protocol."""
         renewed = False
         while True:
-            ahead = self._ahead.pop_open()
+            ahead = self._spare_connections.pop_open()
             try:
                 async with open_connection(self.login, action, ahead) as connection:
                     found = await function(connection)
-                self._ahead.fill_up_to(int(self.connects_ahead))
+                self._spare_connections.fill_up_to(int(self.connects_ahead))
                 return found
             except Unreachable:
                 if ahead is None:

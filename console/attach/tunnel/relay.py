@@ -34,9 +34,9 @@ class Relay(asyncio.Protocol):
         self._pipe: Pipe | None = None
         self._source: asyncio.ReadTransport | None = None
         self._sink: asyncio.WriteTransport | None = None
-        self._lingering: asyncio.TimerHandle | None = None
-        self.why = ""  # why the pod's side ended, in words; empty when it just closed the connection
-        self.by_pod = False  # whether it was the pod's side that ended
+        self._close_timer: asyncio.TimerHandle | None = None
+        self.end_reason = ""  # why the pod's side ended, in words; empty when it just closed the connection
+        self.ended_by_pod = False  # whether it was the pod's side that ended
         self.ended = asyncio.get_running_loop().create_future()  # done when all is over
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -86,7 +86,7 @@ class Relay(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Called when the local side has closed its sending direction; it may still receive."""
-        if self._pipe and not self._lingering:
+        if self._pipe and not self._close_timer:
             self._close_later()
         return True
 
@@ -106,7 +106,7 @@ class Relay(asyncio.Protocol):
         if self._sink and not self._sink.is_closing():
             self._sink.write(data)
             self._count(0, len(data))
-        if self._lingering:
+        if self._close_timer:
             self._close_later()
 
     def on_buffer_full(self, is_paused: bool) -> None:
@@ -115,19 +115,19 @@ class Relay(asyncio.Protocol):
 
     def end(self, why: str) -> None:
         """Called when the pod's side has ended; data already received is still delivered."""
-        self.why, self.by_pod = why, True
+        self.end_reason, self.ended_by_pod = why, True
         for transport in (self._sink, self._source):
             if transport:
                 transport.close()
 
     def _close_later(self) -> None:
-        if self._lingering:
-            self._lingering.cancel()
-        self._lingering = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
+        if self._close_timer:
+            self._close_timer.cancel()
+        self._close_timer = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
 
     def _close_both_sides(self) -> None:
-        if self._lingering:
-            self._lingering.cancel()
+        if self._close_timer:
+            self._close_timer.cancel()
         if self._pipe and not self._pipe.closed:
             self._pipe.close()
         if not self.ended.done():
@@ -146,13 +146,13 @@ class AsyncStream:
             self._writer.write(data)
             await self._writer.drain()
         except ConnectionError as error:
-            raise Unreachable(self._relay.why or "The connection was closed by the pod.") from error
+            raise Unreachable(self._relay.end_reason or "The connection was closed by the pod.") from error
 
     async def receive(self) -> bytes:
         """The next bytes; empty at the end. Raises Unreachable, with the reason, after an abnormal end."""
         data = await self._reader.read(MAX_BUFFERED)
-        if not data and self._relay.why:
-            raise Unreachable(self._relay.why)
+        if not data and self._relay.end_reason:
+            raise Unreachable(self._relay.end_reason)
         return data
 
     def finish(self) -> None:
@@ -185,8 +185,8 @@ async def relay_stdio(pipe: Pipe) -> None:
     await splice.ended
     if copying is not None:
         await asyncio.to_thread(copying.join)
-    if splice.why:
-        raise Unreachable(splice.why)
+    if splice.end_reason:
+        raise Unreachable(splice.end_reason)
 
 
 def _can_be_watched(descriptor: int) -> bool:

@@ -143,8 +143,8 @@ def find_profile(name: str) -> TunnelProfile:
     return found
 
 
-def save_profile(made: TunnelProfile) -> None:
-    values = asdict(made)
+def save_profile(profile: TunnelProfile) -> None:
+    values = asdict(profile)
     write_json(_profiles_file(), {**read_json(_profiles_file()), values.pop("name"): values})
 
 
@@ -155,7 +155,7 @@ def forget_profile(name: str) -> None:
     write_json(_profiles_file(), held)
 
 
-ANSWER_TIMEOUT = 2.0  # seconds a process has to answer
+TUNNEL_ANSWER_TIMEOUT = 2.0  # seconds a process has to answer
 CLOSE_TIMEOUT = 30.0  # seconds that one which was asked to end, and has answered, has to close its ports
 ENDED_SHOWN_SECONDS = 86_400.0  # seconds for which a tunnel that has ended is listed, with why
 _MAX_SOCKET_PATH = 100  # characters a socket's path may have (the system takes 107)
@@ -194,7 +194,7 @@ async def _request_state(name: str, request_name: str) -> Tunnel | None:
     """Ask the tunnel's process for its state; None if the process is gone."""
     path = await asyncio.to_thread(socket_path, name)
     try:
-        async with asyncio.timeout(ANSWER_TIMEOUT):
+        async with asyncio.timeout(TUNNEL_ANSWER_TIMEOUT):
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(request_name.encode() + b"\n")
             line = await reader.readline()
@@ -230,23 +230,23 @@ async def list_tunnels() -> tuple[Tunnel, ...]:
     )
 
 
-async def _current_state(name: str, last: Tunnel) -> Tunnel | None:
+async def _current_state(name: str, last_state: Tunnel) -> Tunnel | None:
     try:
         alive = await _request_state(name, "state")
     except Unreachable as error:
-        return replace(last, state="lost", words=error.message)
+        return replace(last_state, state="lost", words=error.message)
     if alive:
         return alive
     await asyncio.to_thread(socket_path(name).unlink, missing_ok=True)
-    if last.state != "ended":
-        last = replace(
-            last, state="ended", words="Its process ended without an error message.", last_end_at=time.time()
+    if last_state.state != "ended":
+        last_state = replace(
+            last_state, state="ended", words="Its process ended without an error message.", last_end_at=time.time()
         )
-        await asyncio.to_thread(write_json, state_file(name), asdict(last))
-    if time.time() - max(last.last_end_at, last.since) > ENDED_SHOWN_SECONDS:
+        await asyncio.to_thread(write_json, state_file(name), asdict(last_state))
+    if time.time() - max(last_state.last_end_at, last_state.since) > ENDED_SHOWN_SECONDS:
         await asyncio.to_thread(state_file(name).unlink, missing_ok=True)
         return None
-    return last
+    return last_state
 
 
 async def stop_tunnel(name: str) -> Tunnel:
@@ -260,11 +260,11 @@ async def stop_tunnel(name: str) -> Tunnel:
     return was or known[name]
 
 
-async def find_free_name(wanted: str) -> str:
+async def find_free_name(wanted_name: str) -> str:
     """The wanted tunnel name, with a number appended if another tunnel has it."""
     known = await asyncio.to_thread(_read_saved_states)
-    name, number = wanted, 1
+    name, number = wanted_name, 1
     while name in known and await _request_state(name, "state"):
         number += 1
-        name = f"{wanted}-{number}"
+        name = f"{wanted_name}-{number}"
     return name

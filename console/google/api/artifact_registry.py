@@ -12,7 +12,7 @@ from console.google.api import members_by_role
 from console.google.api.calls import GoogleSession, list_all, name_of, seconds_of, translate_errors
 from console.google.builds import Image, Repository
 
-TIMEOUT = 30.0
+REGISTRY_TIMEOUT = 30.0
 CREATE_TIMEOUT = 120.0  # seconds that making a repository may take
 
 
@@ -23,18 +23,18 @@ class ArtifactRegistry:
     async def repositories(self, project: str, location: str) -> tuple[Repository, ...]:
         request = api.ListRepositoriesRequest(parent=f"projects/{project}/locations/{location}", page_size=1000)
         doing, asked = f"list the image repositories of {project} in {location}", self._client.list_repositories
-        return tuple(await list_all(doing, asked(request, timeout=TIMEOUT), _parse_repository))
+        return tuple(await list_all(doing, asked(request, timeout=REGISTRY_TIMEOUT), _parse_repository))
 
     async def repository(self, project: str, location: str, name: str) -> Repository:
         path = f"projects/{project}/locations/{location}/repositories/{name}"
         with translate_errors(f"read repository {name} in {location}"):
-            return _parse_repository(await self._client.get_repository(name=path, timeout=TIMEOUT))
+            return _parse_repository(await self._client.get_repository(name=path, timeout=REGISTRY_TIMEOUT))
 
     async def read_role_members(self, project: str, location: str, name: str) -> dict[str, frozenset[str]]:
         """The IAM policy of a repository: role -> members."""
         path = f"projects/{project}/locations/{location}/repositories/{name}"
         with translate_errors(f"read the IAM policy of repository {name}"):
-            policy = await self._client.get_iam_policy({"resource": path}, timeout=TIMEOUT)
+            policy = await self._client.get_iam_policy({"resource": path}, timeout=REGISTRY_TIMEOUT)
             return members_by_role((each.role, each.members) for each in policy.bindings)
 
     async def create_repository(self, project: str, location: str, name: str) -> Repository:
@@ -45,7 +45,7 @@ class ArtifactRegistry:
             repository=api.Repository(format_=api.Repository.Format.DOCKER),
         )
         with translate_errors(f"create repository {name} in {location}"):
-            begun: Any = await self._client.create_repository(request, timeout=TIMEOUT)
+            begun: Any = await self._client.create_repository(request, timeout=REGISTRY_TIMEOUT)
             try:
                 async with asyncio.timeout(CREATE_TIMEOUT):
                     return _parse_repository(await begun.result(timeout=None))
@@ -58,7 +58,7 @@ class ArtifactRegistry:
         request = api.ListDockerImagesRequest(parent=parent, page_size=1000)
         doing, asked = f"list the images of {repository.address}", self._client.list_docker_images
         found = await list_all(
-            doing, asked(request, timeout=TIMEOUT), lambda each: _parse_image(repository.address, each)
+            doing, asked(request, timeout=REGISTRY_TIMEOUT), lambda each: _parse_image(repository.address, each)
         )
         return tuple(sorted(found, key=lambda each: -each.uploaded))
 

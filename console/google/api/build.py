@@ -122,14 +122,14 @@ class BuildEntries:
     def __init__(self, session: GoogleSession, project: str, number: str) -> None:
         self._client = session.client(LoggingServiceV2AsyncClient)
         self._project, self._build_id = project, number
-        self._since = ""
-        self._seen: set[str] = set()  # names of the entries at the latest moment, which the next look finds again
+        self._since_time = ""
+        self._seen_ids: set[str] = set()  # names of the entries at the latest moment, which the next look finds again
 
     async def read_new_lines(self) -> AsyncGenerator[BuildLine, None]:
         """Yield lines that were not returned before, oldest first."""
         wanted = f'resource.type="build" AND resource.labels.build_id="{self._build_id}"'
-        if self._since:
-            wanted += f' AND timestamp>="{self._since}"'
+        if self._since_time:
+            wanted += f' AND timestamp>="{self._since_time}"'
         request = ListLogEntriesRequest(
             resource_names=[f"projects/{self._project}"], filter=wanted, order_by="timestamp asc", page_size=PAGE_SIZE
         )
@@ -142,12 +142,12 @@ class BuildEntries:
                     break  # the next look goes on from there
 
     def _is_new(self, entry: Any) -> bool:
-        if entry.insert_id in self._seen:
+        if entry.insert_id in self._seen_ids:
             return False
         moment = _format_filter_time(entry.timestamp)
-        if moment != self._since:
-            self._since, self._seen = moment, set()
-        self._seen.add(entry.insert_id)
+        if moment != self._since_time:
+            self._since_time, self._seen_ids = moment, set()
+        self._seen_ids.add(entry.insert_id)
         return True
 
 
@@ -164,25 +164,25 @@ class BuildLog:
     def __init__(self, session: GoogleSession, build: Build, buckets: Buckets | None) -> None:
         """`buckets`: access to the log object in a bucket, if there is one."""
         self._entries = BuildEntries(session, build.project, build.id)
-        self._stored: BuildLogObject | None = None
+        self._log_object: BuildLogObject | None = None
         if buckets is not None:
             place = GcsPlace(parse_gcs_address(build.log_bucket).bucket, f"log-{build.id}.txt")
-            self._stored = BuildLogObject(buckets, place)
-        self._by_entries = build.log_entries or self._stored is None
+            self._log_object = BuildLogObject(buckets, place)
+        self._reads_entries = build.log_entries or self._log_object is None
 
     async def read_new_lines(self) -> AsyncGenerator[BuildLine, None]:
         """Yield new lines from Cloud Logging, or from the log object in the bucket if Cloud Logging may not be read."""
-        if self._by_entries:
+        if self._reads_entries:
             try:
                 async with aclosing(self._entries.read_new_lines()) as lines:
                     async for line in lines:
                         yield line
             except NotAllowed:
-                if self._stored is None:
+                if self._log_object is None:
                     raise
-                self._by_entries = False
-        if not self._by_entries and self._stored is not None:
-            async with aclosing(self._stored.read_new_lines()) as lines:
+                self._reads_entries = False
+        if not self._reads_entries and self._log_object is not None:
+            async with aclosing(self._log_object.read_new_lines()) as lines:
                 async for line in lines:
                     yield line
 
@@ -193,11 +193,11 @@ class BuildLogObject:
     def __init__(self, buckets: Buckets, place: GcsPlace) -> None:
         self._buckets, self._place = buckets, place
         self._offset = 0
-        self._rest = b""
+        self._partial_line = b""
 
     async def read_new_lines(self) -> AsyncGenerator[BuildLine, None]:
         while came := await self._buckets.read_bytes(self._place, self._offset):
             self._offset += len(came)
-            *lines, self._rest = (self._rest + came).split(b"\n")
+            *lines, self._partial_line = (self._partial_line + came).split(b"\n")
             for line in lines:
                 yield BuildLine(0.0, line.decode(errors="replace"))

@@ -60,9 +60,9 @@ class GoogleSession:
         return cls(project=project or "", credentials=credentials)
 
     @classmethod
-    def from_practice(cls, settings: Mapping[str, str]) -> GoogleSession:
+    def from_practice(cls, endpoints: Mapping[str, str]) -> GoogleSession:
         """A session with the Google services of the practice cluster, at the endpoints that it announced."""
-        return cls(settings["grpc"], settings["http"], settings["token"], settings["project"])
+        return cls(endpoints["grpc"], endpoints["http"], endpoints["token"], endpoints["project"])
 
     def client(self, kind: type[ClientT]) -> ClientT:
         """The asynchronous client of that class (a generated ...AsyncClient), created once."""

@@ -22,9 +22,9 @@ from console.google.api.calls import GoogleSession, seconds_of, translate_errors
 from console.google.api.object_parts import Endpoint, read_parts
 from console.google.bucket_paths import Bucket, GcsPlace, StoredObject
 
-TIMEOUT = 30.0  # seconds of silence that one request may last
+STORAGE_SILENCE_TIMEOUT = 30.0  # seconds of silence that one request may last
 RETRY_POLICY = DEFAULT_RETRY.with_timeout(60.0)
-CALL_LIMITS: dict[str, Any] = {"timeout": TIMEOUT, "retry": RETRY_POLICY}
+CALL_LIMITS: dict[str, Any] = {"timeout": STORAGE_SILENCE_TIMEOUT, "retry": RETRY_POLICY}
 PAGE_OBJECTS, MAX_PAGES = 1000, 2000  # objects in one answer, and answers of one list
 MAX_OBJECT_BYTES = 1 << 50  # bytes of an object; Cloud Storage takes 5 TiB
 AnswerT = TypeVar("AnswerT")
@@ -258,7 +258,7 @@ def _download_chunk(bucket: str, obj: StoredObject, part: Path, offset: int, che
     return len(data)
 
 
-def _checksum_of(path: Path) -> Checksum:
+def _file_checksum(path: Path) -> Checksum:
     checksum = Checksum()
     with path.open("rb") as file:
         while data := file.read(CHUNK_BYTES):
@@ -277,7 +277,7 @@ def _is_downloaded(target: Path, obj: StoredObject) -> bool:
     except OSError as error:  # a name that is too long for a file
         hint = "gcloud storage cp copies it under another name."
         raise CopyFailed(f"{target} cannot be written: {error.strerror}.", hint) from error
-    return bool(obj.crc32c) and _checksum_text(_checksum_of(target)) == obj.crc32c
+    return bool(obj.crc32c) and _checksum_text(_file_checksum(target)) == obj.crc32c
 
 
 def _resume_checksum(part: Path, size: int) -> Checksum:
@@ -285,7 +285,7 @@ def _resume_checksum(part: Path, size: int) -> Checksum:
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
         if part.is_file() and part.stat().st_size <= size:
-            return _checksum_of(part)
+            return _file_checksum(part)
         part.write_bytes(b"")
     except OSError as error:
         raise CopyFailed(f"{part.parent} cannot be written: {error.strerror}.", "Choose another folder.") from error

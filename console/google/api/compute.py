@@ -16,7 +16,7 @@ from console.google.api.calls import LOGIN_COMMAND, GoogleSession, quota_project
 from console.google.clusters import CloudNat, FirewallRule, Reservation
 from console.google.node_pools import InstanceGroup
 
-TIMEOUT = 15.0
+GCE_TIMEOUT = 15.0
 _COMPUTE_URL = "https://compute.googleapis.com"
 _ERROR_CLASSES: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 404: NotFound}
 _MAX_PAGES = 20  # pages of one list, 500 each; nobody has more routers or rules
@@ -102,7 +102,7 @@ def get_json(
 ) -> dict[str, Any]:
     """GET a URL as JSON. Raises ApiDisabled, NotAllowed (naming `role`), NotFound and Unreachable."""
     try:
-        answer = session.get(urljoin(google.practice_http or _COMPUTE_URL, path), params=params, timeout=TIMEOUT)
+        answer = session.get(urljoin(google.practice_http or _COMPUTE_URL, path), params=params, timeout=GCE_TIMEOUT)
     except (RequestException, TransportError) as error:
         raise Unreachable(f"Could not {action}: Google did not answer.", TRY_AGAIN) from error
     except GoogleAuthError as error:
@@ -142,7 +142,7 @@ def _read_reservation(google: GoogleSession, project: str, zone: str, name: str,
     specific = found.get("specificReservation", {})
     return Reservation(
         name=name,
-        dense=found.get("deploymentType") == "DENSE",
+        is_dense=found.get("deploymentType") == "DENSE",
         count=int(specific.get("count", 0)),
         used=int(specific.get("inUseCount", 0)),
         status=str(found.get("status", "")),

@@ -15,7 +15,7 @@ from console.google.api.calls import GoogleSession, name_of, seconds_of, transla
 from console.google.clusters import ClusterList, GkeCluster, GkeOperation, GkePool
 from console.kube.objects.node import format_maintenance_exclusion, format_maintenance_window
 
-TIMEOUT = 30.0  # seconds for one call, retries of the library within
+GKE_TIMEOUT = 30.0  # seconds for one call, retries of the library within
 MAX_ENTRIES = 10_000  # of a list: a cluster takes half a millisecond
 ParsedT = TypeVar("ParsedT")
 _ADDON_ENABLED: dict[str, Callable[[api.Cluster], bool]] = {
@@ -35,8 +35,8 @@ class Gke:
 
     async def list_clusters(self, project: str) -> ClusterList:
         try:
-            async with translate_errors_within(doing := f"list the clusters of {project}", TIMEOUT):
-                answer = await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=TIMEOUT)
+            async with translate_errors_within(doing := f"list the clusters of {project}", GKE_TIMEOUT):
+                answer = await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=GKE_TIMEOUT)
             with translate_errors(doing):  # half a millisecond each: thousands of them would hold up the keys
                 found = await asyncio.to_thread(_parse_all, answer.clusters, partial(parse_cluster, project))
         except ApiDisabled as error:  # a project of its own: preflight looks only at the cluster's
@@ -45,43 +45,43 @@ class Gke:
         return ClusterList(tuple(sorted(found, key=lambda each: each.path)), (), tuple(answer.missing_zones))
 
     async def read_cluster(self, project: str, location: str, name: str) -> GkeCluster:
-        async with translate_errors_within(f"read cluster {name}", TIMEOUT):
+        async with translate_errors_within(f"read cluster {name}", GKE_TIMEOUT):
             path = cluster_path(project, location, name)
-            return parse_cluster(project, await self._client.get_cluster(name=path, timeout=TIMEOUT))
+            return parse_cluster(project, await self._client.get_cluster(name=path, timeout=GKE_TIMEOUT))
 
     async def list_operations(self, project: str, location: str) -> tuple[GkeOperation, ...]:
         """A location's running and recently ended operations, latest first."""
-        async with translate_errors_within(f"list the operations in {location}", TIMEOUT):
+        async with translate_errors_within(f"list the operations in {location}", GKE_TIMEOUT):
             parent = f"projects/{project}/locations/{location}"
-            answer = await self._client.list_operations(parent=parent, timeout=TIMEOUT)
+            answer = await self._client.list_operations(parent=parent, timeout=GKE_TIMEOUT)
             found = await asyncio.to_thread(_parse_all, answer.operations, partial(parse_operation, project))
         return tuple(sorted(found, key=lambda operation: -operation.started))
 
     async def read_operation(self, project: str, location: str, name: str) -> GkeOperation:
-        async with translate_errors_within(f"read operation {name}", TIMEOUT):
+        async with translate_errors_within(f"read operation {name}", GKE_TIMEOUT):
             path = f"projects/{project}/locations/{location}/operations/{name}"
-            return parse_operation(project, await self._client.get_operation(name=path, timeout=TIMEOUT))
+            return parse_operation(project, await self._client.get_operation(name=path, timeout=GKE_TIMEOUT))
 
     async def resize(self, cluster: GkeCluster, pool: str, nodes: int) -> GkeOperation:
         """Set the number of nodes per zone of a node pool; returns the operation."""
         request = api.SetNodePoolSizeRequest(name=pool_path(cluster, pool), node_count=nodes)
-        async with translate_errors_within(f"resize node pool {pool}", TIMEOUT):
-            return parse_operation(cluster.project, await self._client.set_node_pool_size(request, timeout=TIMEOUT))
+        async with translate_errors_within(f"resize node pool {pool}", GKE_TIMEOUT):
+            return parse_operation(cluster.project, await self._client.set_node_pool_size(request, timeout=GKE_TIMEOUT))
 
-    async def scale_between(self, cluster: GkeCluster, pool: str, least: int, most: int) -> GkeOperation:
+    async def scale_between(self, cluster: GkeCluster, pool: str, min_nodes: int, most: int) -> GkeOperation:
         """Set the autoscaler's limits of a node pool, over all zones; 0 and 0 disable it. Returns the operation."""
-        limits = api.NodePoolAutoscaling(enabled=most > 0, total_min_node_count=least, total_max_node_count=most)
+        limits = api.NodePoolAutoscaling(enabled=most > 0, total_min_node_count=min_nodes, total_max_node_count=most)
         request = api.SetNodePoolAutoscalingRequest(name=pool_path(cluster, pool), autoscaling=limits)
-        async with translate_errors_within(f"set the limits of node pool {pool}", TIMEOUT):
-            answer = await self._client.set_node_pool_autoscaling(request, timeout=TIMEOUT)
+        async with translate_errors_within(f"set the limits of node pool {pool}", GKE_TIMEOUT):
+            answer = await self._client.set_node_pool_autoscaling(request, timeout=GKE_TIMEOUT)
             return parse_operation(cluster.project, answer)
 
     async def enable_addon(self, cluster: GkeCluster, addon: str) -> GkeOperation:
         """Enable an add-on by its name in `GkeCluster.addons`; "lustreLegacyPort" enables both of Lustre's."""
         update = api.ClusterUpdate(desired_addons_config=_enabled_addon_config(addon))
         path = cluster_path(cluster.project, cluster.location, cluster.name)
-        async with translate_errors_within(f"enable {addon} in cluster {cluster.name}", TIMEOUT):
-            answer = await self._client.update_cluster(name=path, update=update, timeout=TIMEOUT)
+        async with translate_errors_within(f"enable {addon} in cluster {cluster.name}", GKE_TIMEOUT):
+            answer = await self._client.update_cluster(name=path, update=update, timeout=GKE_TIMEOUT)
             return parse_operation(cluster.project, answer)
 
 

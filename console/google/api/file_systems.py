@@ -10,14 +10,14 @@ from google.cloud import filestore_v1, lustre_v1
 from console.google.api.calls import GoogleSession, list_all, name_of
 from console.google.storage import FilestoreInstance, LustreInstance
 
-TIMEOUT = 30.0
+FILE_SYSTEMS_TIMEOUT = 30.0
 
 
 async def list_lustre(session: GoogleSession, project: str) -> tuple[LustreInstance, ...]:
     client = session.client(lustre_v1.LustreAsyncClient)
     request = lustre_v1.ListInstancesRequest(parent=f"projects/{project}/locations/-")
     doing = f"list the Lustre instances of {project}"
-    found = await list_all(doing, client.list_instances(request, timeout=TIMEOUT), _parse_lustre)
+    found = await list_all(doing, client.list_instances(request, timeout=FILE_SYSTEMS_TIMEOUT), _parse_lustre)
     return tuple(sorted(found, key=lambda each: (each.location, each.name)))
 
 
@@ -42,7 +42,7 @@ async def list_filestore(session: GoogleSession, project: str) -> tuple[Filestor
     client = session.client(filestore_v1.CloudFilestoreManagerAsyncClient)
     request = filestore_v1.ListInstancesRequest(parent=f"projects/{project}/locations/-")
     doing = f"list the Filestore instances of {project}"
-    found = chain(*await list_all(doing, client.list_instances(request, timeout=TIMEOUT), _parse_shares))
+    found = chain(*await list_all(doing, client.list_instances(request, timeout=FILE_SYSTEMS_TIMEOUT), _parse_shares))
     return tuple(sorted(found, key=lambda each: (each.location, each.name, each.share)))
 
 

@@ -26,7 +26,7 @@ from console.kube.http import USER_AGENT
 
 MAX_CONCURRENT_OBJECTS = 96  # objects that are read at the same time, each over a connection of its own
 CONNECT_TIMEOUT, SILENCE_TIMEOUT = 10.0, 30  # until a connection has to stand, and for which an answer may say nothing
-RETRY_SECONDS = 60.0  # seconds after which an object is not tried again
+OBJECT_RETRY_SECONDS = 60.0  # seconds after which an object is not tried again
 FIRST_PAUSE, MAX_PAUSE = 1.0, 16.0  # seconds before the second try, and before later ones at most
 MAX_ERROR_BYTES = 1 << 16  # bytes of an answer that says why not
 _RETRIED_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
@@ -39,7 +39,7 @@ _XML_TAG = re.compile(r"<[^>]{0,200}>")
 class Endpoint:
     """The host, headers and certificates with which Google's storage client sends requests."""
 
-    base: str
+    base_url: str
     authority: str  # file or folder of the certificate authorities; empty: none is asked for
     proxy: str = ""
     certificate: tuple[bytes, bytes] | None = None  # of this machine, where Google asks for one: itself and its key
@@ -66,7 +66,7 @@ class _Login:
 
     def __init__(self, session: GoogleSession) -> None:
         self._session = session
-        self._token, self._until, self._headers = "", 0.0, list[str]()
+        self._token, self._valid_until, self._headers = "", 0.0, list[str]()
         self._lock = asyncio.Lock()
 
     async def headers(self, refused_token: str = "") -> tuple[str, list[str]]:
@@ -78,11 +78,11 @@ class _Login:
         return self._token, self._headers
 
     def _needs_new_token(self, refused_token: str) -> bool:
-        return time.monotonic() > self._until or refused_token == self._token
+        return time.monotonic() > self._valid_until or refused_token == self._token
 
     async def _renew_token(self, refused_token: str) -> None:
         self._token, _ = await self._session.token(refused_token)
-        self._until = time.monotonic() + self.FRESH
+        self._valid_until = time.monotonic() + self.FRESH
         project = getattr(self._session.credentials, "quota_project_id", None)
         self._headers = [
             f"Authorization: Bearer {self._token}",
@@ -105,7 +105,7 @@ async def read_parts(
         read = _ObjectReader(connections, endpoint, login, bucket)
         try:
             for name, (start, most) in rest:
-                found[name] = await read.part(name, start, most)
+                found[name] = await read.read_part(name, start, most)
         finally:
             read.curl.close()
 
@@ -125,8 +125,8 @@ class _ObjectReader:
 
     def __init__(self, connections: pycurl.AsyncCurlMulti, endpoint: Endpoint, login: _Login, bucket: str) -> None:
         self._connections, self._login, self._bucket = connections, login, bucket
-        self._objects = f"{endpoint.base}/download/storage/v1/b/{quote(bucket, safe='')}/o"
-        self._body, self._room, self._cut = bytearray(), 0, False
+        self._objects_url = f"{endpoint.base_url}/download/storage/v1/b/{quote(bucket, safe='')}/o"
+        self._body, self._bytes_left, self._is_cut = bytearray(), 0, False
         self.curl = curl = pycurl.Curl()
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
@@ -137,7 +137,7 @@ class _ObjectReader:
         curl.setopt(pycurl.PROXY, endpoint.proxy)  # an empty one too: unless both are set, libcurl asks the environment
         curl.setopt(pycurl.NOPROXY, "")
         curl.setopt(pycurl.WRITEFUNCTION, self._buffer_piece)
-        if endpoint.base.startswith("https:"):
+        if endpoint.base_url.startswith("https:"):
             self._set_certificates(endpoint)
 
     def _set_certificates(self, endpoint: Endpoint) -> None:
@@ -155,13 +155,13 @@ class _ObjectReader:
 
     def _buffer_piece(self, chunk: bytes) -> int | None:
         self._body += chunk
-        self._cut = len(self._body) > self._room
-        return 0 if self._cut else None
+        self._is_cut = len(self._body) > self._bytes_left
+        return 0 if self._is_cut else None
 
-    async def part(self, name: str, start: int, max_bytes: int) -> bytes:
+    async def read_part(self, name: str, start: int, max_bytes: int) -> bytes:
         doing = f"read gs://{self._bucket}/{name}"
-        url = f"{self._objects}/{quote(name, safe='')}?alt=media"
-        end, pause, refused = time.monotonic() + RETRY_SECONDS, FIRST_PAUSE, ""
+        url = f"{self._objects_url}/{quote(name, safe='')}?alt=media"
+        end, pause, refused = time.monotonic() + OBJECT_RETRY_SECONDS, FIRST_PAUSE, ""
         while True:
             token, headers = await self._login.headers(refused)
             self.curl.setopt(pycurl.URL, url)
@@ -183,11 +183,11 @@ class _ObjectReader:
     async def _send_request(self, byte_limit: int, action: str) -> Unreachable | None:
         """Send the request; returns a failure that is worth a retry, raises Unreachable for any other."""
         self._body.clear()
-        self._room, self._cut = byte_limit, False
+        self._bytes_left, self._is_cut = byte_limit, False
         try:
             await self._connections.perform(self.curl)
         except pycurl.error as error:
-            if self._cut:
+            if self._is_cut:
                 return None  # more came than was asked for
             if error.args[0] in _FINAL_CURL_ERRORS:
                 words = f"Could not {action}: the certificate of Cloud Storage is not accepted ({error.args[1]})."
@@ -202,7 +202,7 @@ class _ObjectReader:
     def _content(self, status: int, start: int, max_bytes: int, action: str) -> bytes:
         if status == _PARTIAL:
             return bytes(self._body[:max_bytes])
-        if self._cut and start:
+        if self._is_cut and start:
             raise Unreadable(f"Could not {action}: Cloud Storage gives no parts of it.")
         return bytes(self._body[start : start + max_bytes])
 

@@ -11,7 +11,7 @@ from console.google.api import members_by_role
 from console.google.api.calls import GoogleSession, list_all, translate_errors_within
 from console.google.clusters import Project
 
-TIMEOUT = 30.0
+PROJECTS_TIMEOUT = 30.0
 
 
 async def search_projects(session: GoogleSession) -> AsyncGenerator[Project, None]:
@@ -19,23 +19,23 @@ async def search_projects(session: GoogleSession) -> AsyncGenerator[Project, Non
     client = session.client(api.ProjectsAsyncClient)
     request = api.SearchProjectsRequest(query="state:ACTIVE")
     for each in await list_all(
-        "list the projects", client.search_projects(request, timeout=TIMEOUT), lambda each: each
+        "list the projects", client.search_projects(request, timeout=PROJECTS_TIMEOUT), lambda each: each
     ):
         yield Project(each.project_id, each.display_name, each.name.rpartition("/")[2])
 
 
 async def read_number(session: GoogleSession, project: str) -> str:
     client = session.client(api.ProjectsAsyncClient)
-    async with translate_errors_within(f"read project {project}", TIMEOUT):
-        found = await client.get_project(name=f"projects/{project}", timeout=TIMEOUT)
+    async with translate_errors_within(f"read project {project}", PROJECTS_TIMEOUT):
+        found = await client.get_project(name=f"projects/{project}", timeout=PROJECTS_TIMEOUT)
     return found.name.rpartition("/")[2]
 
 
 async def read_role_members(session: GoogleSession, project: str) -> dict[str, frozenset[str]]:
     """The IAM policy of a project: role -> members; roles inherited from folders are not included."""
     client = session.client(api.ProjectsAsyncClient)
-    async with translate_errors_within(f"read the IAM policy of {project}", TIMEOUT):
-        policy = await client.get_iam_policy(resource=f"projects/{project}", timeout=TIMEOUT)
+    async with translate_errors_within(f"read the IAM policy of {project}", PROJECTS_TIMEOUT):
+        policy = await client.get_iam_policy(resource=f"projects/{project}", timeout=PROJECTS_TIMEOUT)
     return members_by_role((each.role, each.members) for each in policy.bindings)
 
 
@@ -43,8 +43,8 @@ async def granted_permissions(session: GoogleSession, project: str, permissions:
     """Those of the listed permissions (such as "cloudbuild.builds.create") that the login has in a project."""
     client = session.client(api.ProjectsAsyncClient)
     request = {"resource": f"projects/{project}", "permissions": list(permissions)}
-    async with translate_errors_within(f"test the permissions of the login in {project}", TIMEOUT):
-        answer = await client.test_iam_permissions(request=request, timeout=TIMEOUT)
+    async with translate_errors_within(f"test the permissions of the login in {project}", PROJECTS_TIMEOUT):
+        answer = await client.test_iam_permissions(request=request, timeout=PROJECTS_TIMEOUT)
     return frozenset(answer.permissions)
 
 
@@ -57,12 +57,12 @@ async def enabled_services(session: GoogleSession, project: str, services: Colle
     client = session.client(services_api.ServiceUsageAsyncClient)
     names = [f"projects/{project}/services/{each}" for each in services]
     found: set[str] = set()
-    async with translate_errors_within(f"list the enabled services of {project}", TIMEOUT):
+    async with translate_errors_within(f"list the enabled services of {project}", PROJECTS_TIMEOUT):
         for start in range(0, len(names), _SERVICES_PER_REQUEST):
             request = services_api.BatchGetServicesRequest(
                 parent=f"projects/{project}", names=names[start : start + _SERVICES_PER_REQUEST]
             )
-            answer = await client.batch_get_services(request, timeout=TIMEOUT)
+            answer = await client.batch_get_services(request, timeout=PROJECTS_TIMEOUT)
             found |= {each.config.name for each in answer.services if each.state == services_api.State.ENABLED}
     return frozenset(found)
 
@@ -73,5 +73,5 @@ async def enable_service(session: GoogleSession, project: str, service: str) -> 
     request = services_api.EnableServiceRequest(name=f"projects/{project}/services/{service}")
     doing = f"enable {service} in {project}"
     async with translate_errors_within(doing, ENABLE_TIMEOUT):
-        begun: Any = await client.enable_service(request, timeout=TIMEOUT)
+        begun: Any = await client.enable_service(request, timeout=PROJECTS_TIMEOUT)
         await begun.result(timeout=ENABLE_TIMEOUT)

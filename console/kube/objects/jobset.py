@@ -65,7 +65,7 @@ class Job(NamespacedObject, frozen=True):
     """One batch Job, usually a child of a JobSet."""
 
     jobset_uid: str = ""
-    time_limit: float | None = None  # seconds after which it is ended, from its start
+    limit_seconds: float | None = None  # seconds after which it is ended, from its start
 
 
 class Mount(Struct, frozen=True):
@@ -101,7 +101,7 @@ class JobSet(NamespacedObject, frozen=True):
     owner_labelled: bool = False  # whether the console's own label tells that
     priority_class: str = ""
     suspended: bool = False
-    deleting_since: float = 0.0
+    deletion_asked_at: float = 0.0
     restarts: int = 0
     max_restarts: int = 0
     ttl: int | None = None  # seconds after its end in which it is removed (ttlSecondsAfterFinished); None: it stays
@@ -132,9 +132,9 @@ class JobSet(NamespacedObject, frozen=True):
 
     def live_pods(self, pods: Iterable[Pod]) -> dict[tuple[str, int, int], Pod]:
         """The current pod by place: of the newest attempt, and preferably one that is not being deleted."""
-        pods = sorted(pods, key=lambda pod: (not pod.deleting_since, pod.created))
+        pods = sorted(pods, key=lambda pod: (not pod.deletion_asked_at, pod.created))
         # The newest attempt with a pod that is not being deleted, else the JobSet's count.
-        attempt = max((pod.attempt for pod in pods if not pod.deleting_since), default=self.restarts)
+        attempt = max((pod.attempt for pod in pods if not pod.deletion_asked_at), default=self.restarts)
         return {pod.place: pod for pod in pods if pod.attempt >= attempt}
 
     def outlives_pods(self, path: str) -> bool | None:
@@ -177,7 +177,7 @@ class JobSet(NamespacedObject, frozen=True):
     @property
     def state(self) -> JobState:
         """The state of a JobSet by its conditions, and by whether all pods are up."""
-        if self.deleting_since:
+        if self.deletion_asked_at:
             return JobState.STOPPING
         if self.terminal_state == "Completed" or is_condition_true(self.conditions, "Completed"):
             return JobState.SUCCEEDED
@@ -248,7 +248,7 @@ def parse_job(job: JobSchema) -> Job:
     return Job(
         **namespaced_identity_of(job.metadata),
         jobset_uid=intern_text(labels_of(job.metadata).get(JOBSET_PREFIX + "jobset-uid")),
-        time_limit=job.spec.active_deadline_seconds if job.spec else None,
+        limit_seconds=job.spec.active_deadline_seconds if job.spec else None,
     )
 
 
@@ -374,7 +374,7 @@ def parse_jobset(jobset: JobSetSchema) -> JobSet:
         owner_labelled=OWNER_LABEL in labels,
         priority_class=intern_text(_priority_class(labels.get(KUEUE_PREFIX + "priority-class"), groups)),
         suspended=bool(spec.suspend),
-        deleting_since=parse_time(meta.deletion_timestamp),
+        deletion_asked_at=parse_time(meta.deletion_timestamp),
         restarts=status.restarts or 0,
         max_restarts=(spec.failure_policy.max_restarts or 0) if spec.failure_policy else 0,
         ttl=spec.ttl_seconds_after_finished,

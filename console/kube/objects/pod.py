@@ -33,7 +33,7 @@ class Container(msgspec.Struct, frozen=True, gc=False):
     ready: bool = False
     restarts: int = 0
     started: float = 0.0
-    finished: float = 0.0
+    finished_at: float = 0.0
     init: bool = False
     last_exit_code: int | None = None  # how the run before a restart ended
     last_reason: str = ""
@@ -50,7 +50,7 @@ class Pod(NamespacedObject, frozen=True, gc=False):
     gpus: int = 0  # nvidia.com/gpu requested by its containers
     containers: tuple[Container, ...] = ()
     started: float = 0.0
-    deleting_since: float = 0.0  # when deletion was asked for; 0.0 while nobody did
+    deletion_asked_at: float = 0.0  # when deletion was asked for; 0.0 while nobody did
     gated: tuple[str, ...] = ()  # scheduling gates that still hold it back
     disruption: str = ""  # why others take it away, such as EvictionByEvictionAPI; empty: nobody does
     disruption_message: str = ""
@@ -108,7 +108,7 @@ class Pod(NamespacedObject, frozen=True, gc=False):
 
 
 def _status_of(pod: Pod) -> str:
-    if pod.deleting_since:
+    if pod.deletion_asked_at:
         return "Terminating"
     if pod.reason:
         return pod.reason
@@ -300,7 +300,7 @@ def _container(container_status: ContainerStatusSchema, *, is_init: bool) -> Con
         ready=bool(container_status.ready),
         restarts=container_status.restart_count or 0,
         started=parse_time(now.started_at),
-        finished=parse_time(now.finished_at),
+        finished_at=parse_time(now.finished_at),
         init=is_init,
         last_exit_code=before.exit_code if before else None,
         last_reason=intern_text(before.reason) if before else "",
@@ -347,7 +347,7 @@ def parse_pod(pod: PodSchema) -> Pod:
         gpus=gpus_of(spec),
         containers=tuple(containers),
         started=parse_time(status.start_time),
-        deleting_since=parse_time(meta.deletion_timestamp),
+        deletion_asked_at=parse_time(meta.deletion_timestamp),
         gated=tuple(intern_text(each.name) for each in spec.scheduling_gates) if spec.scheduling_gates else (),
         disruption=intern_text(taken.reason),
         disruption_message=taken.message or "",

@@ -351,7 +351,7 @@ class ChoiceList(StyledWidget):
         if at >= len(self._names):
             return Strip.blank(width, ground)
         name = self._names[at]
-        about = self._offer.about.get(name, "")
+        about = self._offer.details.get(name, "")
         ground = self.ground("cursor") if at == self._at else ground
         left = min(width, max(len(each) for each in self._names) + 3) if about else width
         mark = "▸" if at == self._at else " "

@@ -175,7 +175,7 @@ def field_note(model: FormModel, field: Field, offers: Mapping[str, FieldChoices
     offer = offers.get(field.choices_from)
     text = model.texts[field.path]
     if offer is not None:
-        about = offer.about.get(text, "")
+        about = offer.details.get(text, "")
         if about:
             words.append(about)
         elif not model.is_changed(field.path):

@@ -116,8 +116,8 @@ async def test_one_stream_brings_the_answers_of_all_pods(tmp_path: Path) -> None
         pods.run, pods.ranks, (*ARGV[:2], f"{ARGV[2]} | cat", *ARGV[3:]), INPUT, 30.0,
         on_answer=lambda rank: told.append(rank.number),
     )  # fmt: skip
-    assert answers.found == {number: answer_of(number) for number in range(40)}
-    assert (answers.gateway, answers.through_it, answers.no_gateway) == (0, 40, "")
+    assert answers.by_pod == {number: answer_of(number) for number in range(40)}
+    assert (answers.gateway, answers.gateway_answers, answers.gateway_error) == (0, 40, "")
     assert pods.streams == 1
     assert sorted(told) == list(range(40)), "each is counted once"
 
@@ -125,7 +125,7 @@ async def test_one_stream_brings_the_answers_of_all_pods(tmp_path: Path) -> None
 async def test_few_pods_get_a_stream_each(tmp_path: Path) -> None:
     pods = Pods(tmp_path, 3)
     answers = await pods.ask()
-    assert answers.found == {number: answer_of(number) for number in range(3)}
+    assert answers.by_pod == {number: answer_of(number) for number in range(3)}
     assert (pods.streams, answers.gateway) == (3, None)
 
 
@@ -141,8 +141,8 @@ async def test_a_pod_that_ssh_does_not_reach_gets_a_stream_of_its_own(tmp_path: 
         return await running(pod, argv, stdin, take)
 
     answers = await run_in_pods(run, pods.ranks, ARGV, INPUT, 30.0)
-    assert answers.found == {number: answer_of(number) for number in range(8)}
-    assert (pods.streams, answers.through_it) == (2, 7)
+    assert answers.by_pod == {number: answer_of(number) for number in range(8)}
+    assert (pods.streams, answers.gateway_answers) == (2, 7)
 
 
 async def test_pods_without_the_key_of_the_chart_get_a_stream_each_few_at_a_time(tmp_path: Path) -> None:
@@ -150,10 +150,10 @@ async def test_pods_without_the_key_of_the_chart_get_a_stream_each_few_at_a_time
     for number in range(40):
         (pods.place(number) / ".ssh" / "id_pods").unlink()
     answers = await pods.ask()
-    assert answers.found == {number: answer_of(number) for number in range(40)}
+    assert answers.by_pod == {number: answer_of(number) for number in range(40)}
     assert pods.streams == 41, "the first one says that there is no key, and no other is tried"
     assert pods.most == MAX_CONCURRENT_PODS
-    assert (answers.gateway, answers.no_gateway) == (None, "there is no ssh, or no key of the release, in this pod")
+    assert (answers.gateway, answers.gateway_error) == (None, "there is no ssh, or no key of the release, in this pod")
 
 
 async def test_a_stream_for_which_there_is_no_room_is_tried_again(
@@ -164,7 +164,7 @@ async def test_a_stream_for_which_there_is_no_room_is_tried_again(
     for number in range(24):
         (pods.place(number) / ".ssh" / "id_pods").unlink()
     answers = await pods.ask()
-    assert answers.found == {number: answer_of(number) for number in range(24)}
+    assert answers.by_pod == {number: answer_of(number) for number in range(24)}
     assert pods.streams > 25, "some were refused at first"
 
 
@@ -178,7 +178,7 @@ async def test_a_gateway_that_does_not_answer_is_followed_by_the_next(tmp_path: 
         return await running(pod, argv, stdin, take)
 
     answers = await run_in_pods(run, pods.ranks, ARGV, INPUT, 30.0)
-    assert answers.found == {number: answer_of(number) for number in range(8)}
+    assert answers.by_pod == {number: answer_of(number) for number in range(8)}
     assert (answers.gateway, pods.streams) == (1, 1), "pod 0 answers by ssh"
 
 
@@ -203,7 +203,7 @@ async def test_silent_and_dripping_gateways_are_given_up_soon(
 
     running, begun = pods.run, asyncio.get_running_loop().time()
     answers = await run_in_pods(run, pods.ranks, ARGV, INPUT, 30.0)
-    assert answers.found == {each: answer_of(each) for each in range(number)}
+    assert answers.by_pod == {each: answer_of(each) for each in range(number)}
     assert len(gateways) == asked
     assert asyncio.get_running_loop().time() - begun < 8
 
@@ -216,24 +216,24 @@ async def test_who_may_not_run_commands_is_not_asked_pod_by_pod(tmp_path: Path) 
         raise NotAllowed("You may not.", status=403)
 
     answers = await run_in_pods(run, pods.ranks, ARGV, INPUT, 30.0)
-    assert {type(each) for each in answers.found.values()} == {NotAllowed}
-    assert len(answers.found) == 8
+    assert {type(each) for each in answers.by_pod.values()} == {NotAllowed}
+    assert len(answers.by_pod) == 8
     assert len(asked) == 1
 
 
 @pytest.mark.slow(reason="starts programs of its own")
 async def test_what_fails_in_a_pod_is_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fan_out, "MAX_ANSWER_BYTES", 100_000)
+    monkeypatch.setattr(fan_out, "MAX_POD_BYTES", 100_000)
     pods = Pods(tmp_path, 6)
     script = 'case $(cat "$POD/name") in *2) echo why >&2; exit 3;; *3) sleep 60;; *4) exec yes;; esac; echo ok'
     answers = await pods.ask(("sh", "-c", script), limit=4.0)
-    failed = answers.found[2]
+    failed = answers.by_pod[2]
     assert isinstance(failed, ProgramFailed)
     assert (failed.message, failed.code) == ("why", 3)
-    assert isinstance(answers.found[3], Unreachable)
-    assert "it did not answer within 4 s" in str(answers.found[3])
-    assert isinstance(answers.found[4], Unreadable)
-    assert [answers.found[number] for number in (0, 1, 5)] == [b"ok\n"] * 3
+    assert isinstance(answers.by_pod[3], Unreachable)
+    assert "it did not answer within 4 s" in str(answers.by_pod[3])
+    assert isinstance(answers.by_pod[4], Unreadable)
+    assert [answers.by_pod[number] for number in (0, 1, 5)] == [b"ok\n"] * 3
     assert pods.streams == 1
 
 
@@ -255,9 +255,9 @@ async def test_a_gateway_that_lies_is_not_believed(said: bytes, tmp_path: Path) 
         return await running(pod, argv, stdin, take)
 
     answers = await run_in_pods(run, pods.ranks, ARGV, INPUT, 30.0)
-    assert answers.found == {number: answer_of(number) for number in range(6)}
+    assert answers.by_pod == {number: answer_of(number) for number in range(6)}
     assert answers.gateway is None
-    assert "cannot be parsed" in answers.no_gateway
+    assert "cannot be parsed" in answers.gateway_error
     assert pods.streams == 6
 
 
@@ -265,9 +265,9 @@ async def test_all_pods_together_print_no_more_than_is_kept(tmp_path: Path, monk
     monkeypatch.setattr(fan_out, "MAX_ANSWERS_BYTES", 20_000)
     pods = Pods(tmp_path, 6)
     answers = await pods.ask(("sh", "-c", "head -c 8000 /dev/zero"))
-    failed = [each for each in answers.found.values() if isinstance(each, Unreadable)]
+    failed = [each for each in answers.by_pod.values() if isinstance(each, Unreadable)]
     assert len(failed) >= 4
-    assert len(answers.found) == 6
+    assert len(answers.by_pod) == 6
 
 
 async def test_an_address_that_is_none_goes_to_no_command_line(tmp_path: Path) -> None:

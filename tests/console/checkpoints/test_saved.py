@@ -85,7 +85,7 @@ TENSORS = replace(WHOLE, path="checkpoint-40", format="safetensors")
     [
         (read(MEGATRON), {"recipe.train.checkpoint"}, "/out/run"),
         (read(TENSORS), {"recipe.swift.load"}, "/out/checkpoint-40"),
-        (replace(read(MEGATRON), place="gs://runs/out"), {"recipe.train.checkpoint"}, ""),
+        (replace(read(MEGATRON), folder="gs://runs/out"), {"recipe.train.checkpoint"}, ""),
         (read(replace(MEGATRON, state=CheckpointState.UNKNOWN)), {"recipe.train.checkpoint"}, ""),
         (SavedState(NOW, problem="There is no folder /out."), {"recipe.train.checkpoint"}, ""),
     ],
@@ -140,10 +140,10 @@ async def test_a_folder_that_the_log_names_is_read_by_commands_in_the_first_pod(
     found = await reader.read_job("default", "llama")
     assert found.survey
     assert found.survey.last_complete
-    assert (found.problem, found.survey.last_complete.step, found.place) == ("", 40, place)
+    assert (found.problem, found.survey.last_complete.step, found.folder) == ("", 40, place)
     assert found.by.startswith("1 file in ")
     assert found.by.endswith(" s, by commands in pod 0")
-    assert reader.known["default", "llama"] is found
+    assert reader.saved_states["default", "llama"] is found
     assert 0 < len(pod.commands) <= 4, "a few commands, whatever lies there"
 
 
@@ -153,13 +153,13 @@ async def test_what_cannot_be_read_is_reported_and_nothing_is_taken_for_complete
 ) -> None:
     pod = Pod(tmp_path / "pod")
     gone = await reader_of(pod, measures(40, place=f"{tmp_path}/pod/nowhere")).read_job("default", "llama")
-    assert (gone.survey, "nowhere" in gone.problem, gone.missing) == (None, True, True)
+    assert (gone.survey, "nowhere" in gone.problem, gone.folder_missing) == (None, True, True)
     monkeypatch.setattr(reading, "MAX_FILES_UNASKED", 3)
     for number in range(5):
         (tmp_path / f"pod/out-{number}").mkdir()
         (tmp_path / f"pod/out-{number}/a").write_text("")
     many = await reader_of(pod, measures(40, place=f"{tmp_path}/pod")).read_job("default", "llama")
-    assert (many.survey, "more than 3 files" in many.problem, many.missing) == (None, True, False)
+    assert (many.survey, "more than 3 files" in many.problem, many.folder_missing) == (None, True, False)
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ async def test_a_relative_folder_of_a_log_is_one_where_the_training_runs(
     training_in(work)
     training_in(tmp_path / "pod")
     found = await reader_of(pod, measures(40, place="output/a4-test")).read_job("default", "llama")
-    assert found.place == str(work / "output/a4-test")
+    assert found.folder == str(work / "output/a4-test")
     assert found.survey is not None
     assert [each.step for each in found.survey.checkpoints] == [40]
     (tmp_path / "pod/output/a4-test").mkdir(parents=True)
@@ -206,7 +206,7 @@ async def test_a_folder_that_does_not_answer_is_given_up(tmp_path: Path, monkeyp
             ended.set()
 
     pod.files.start = start
-    monkeypatch.setattr(reading, "READ_TIMEOUT", 0.1)
+    monkeypatch.setattr(reading, "UNASKED_TIMEOUT", 0.1)
     begun = time.monotonic()
     found = await reader_of(pod, measures(40)).read_job("default", "llama")
     assert "could not be read" in found.problem

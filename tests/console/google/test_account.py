@@ -40,14 +40,14 @@ async def opened(
 
 
 async def world_of(session: Session, cluster: PracticeCluster) -> PracticeGoogle:
-    await session.google.cloud.open_session()
+    await session.google.account.open_session()
     assert cluster.google is not None
     return cluster.google.world
 
 
 async def test_clusters_of_all_projects_and_why_some_could_not_be_read() -> None:
     async with opened() as (session, _):
-        found = await session.google.cloud.clusters()
+        found = await session.google.account.list_clusters()
     assert [each.name for each in found.clusters] == ["research-private", "sandbox", "practice"]
     assert {project: type(error).__name__ for project, error in found.unread} == {
         "practice-locked": "NotAllowed", "practice-new": "ApiDisabled",
@@ -59,7 +59,7 @@ async def test_hundreds_of_projects_are_read_page_by_page_not_all_at_once() -> N
         world = await world_of(session, cluster)
         for number in range(120):
             world.projects[f"more-{number}"] = PracticeProject(f"more-{number}", "More", f"2{number}")
-        found = await session.google.cloud.clusters()
+        found = await session.google.account.list_clusters()
         assert len(found.clusters) == 3
         assert sum("SearchProjects" in method for method, _ in world.calls) == 3
 
@@ -68,7 +68,7 @@ async def test_who_may_not_list_projects_sees_those_of_the_own_project() -> None
     async with opened() as (session, cluster):
         world = await world_of(session, cluster)
         world.faults.append(Fault("SearchProjects", grpc.StatusCode.PERMISSION_DENIED, "no", times=9))
-        found = await session.google.cloud.clusters()
+        found = await session.google.account.list_clusters()
         assert [each.project for each in found.clusters] == ["practice"]
 
 
@@ -93,17 +93,17 @@ def test_a_place_by_the_name_of_its_context(context: str, place: ClusterPlace | 
 async def test_what_cannot_be_entered_says_why(name: str, kind: type[ConsoleError], words: str) -> None:
     async with opened() as (session, _):
         with pytest.raises(kind, match=words):
-            await session.google.cloud.fetch_server_version(await session.google.cloud.find(name))
+            await session.google.account.fetch_server_version(await session.google.account.find_cluster(name))
         assert session.context == "practice"
 
 
 async def test_a_kubeconfig_without_a_token(tmp_path: Path) -> None:
     path = tmp_path / "config"
     async with opened() as (session, _):
-        own = await session.google.cloud.find(OWN)
-        assert await session.google.cloud.write_kubeconfig(own, path) == (path, False)
+        own = await session.google.account.find_cluster(OWN)
+        assert await session.google.account.write_kubeconfig(own, path) == (path, False)
         with pytest.raises(BadInput, match="DNS endpoint is disabled"):
-            await session.google.cloud.write_kubeconfig(own, path, "dns")
+            await session.google.account.write_kubeconfig(own, path, "dns")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     user = yaml.safe_load(path.read_text())["users"][0]["user"]
     assert list(user) == ["exec"]
@@ -117,7 +117,7 @@ async def test_a_token_is_asked_for_anew_before_it_ends() -> None:
         given.append(now)
         return f"token-{len(given)}", now + 3600
 
-    target = Target("c", "u", "default", Cluster("https://x"), User(source=source))
+    target = Target("c", "u", "default", Cluster("https://x"), User(token_source=source))
     login = Login(target, clock=lambda: now)
     assert (await login.headers())["Authorization"] == "Bearer token-1"
     now += 3000
@@ -192,7 +192,7 @@ async def test_read_only_changes_nothing() -> None:
     async with opened("nodes", read_only=True) as (session, _):
         pools = session.google.node_pools
         for doing in (pools.resize("a4-spot", 5), pools.scale_between("a4-spot", 0, 0),
-                      pools.report_fault(FIRST, "XID"), session.google.cloud.enable_service("p", "s")):  # fmt: skip
+                      pools.report_fault(FIRST, "XID"), session.google.account.enable_service("p", "s")):  # fmt: skip
             with pytest.raises(NotAllowed, match="read-only"):
                 await doing
 

@@ -51,9 +51,9 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 async def test_no_credentials() -> None:
     cloud = GoogleAccount()
     with pytest.raises(NotLoggedIn, match="gcloud auth application-default login"):
-        await cloud.clusters()
+        await cloud.list_clusters()
     with pytest.raises(NotFound, match="No cluster is connected"):
-        await cloud.place()
+        await cloud.cluster_place()
     await cloud.close()
 
 
@@ -81,9 +81,9 @@ async def test_a_login_that_has_ended(error: type[Exception], kind: type[Excepti
 async def test_a_login_that_has_ended_is_reported_at_once_not_after_all_tries() -> None:
     cloud = GoogleAccount()
     ended: Any = RefreshError
-    cloud._reaches[""] = reach(Credentials(-10, ended("invalid_grant: Token has been expired or revoked.")))
+    cloud._sessions[""] = reach(Credentials(-10, ended("invalid_grant: Token has been expired or revoked.")))
     with pytest.raises(NotLoggedIn, match="gcloud auth application-default login"):
-        await cloud.clusters(["lab"])
+        await cloud.list_clusters(["lab"])
 
 
 async def test_secrets_are_not_shown() -> None:
@@ -106,5 +106,5 @@ async def test_a_renamed_context_is_found_by_its_machines_and_its_address() -> N
 
     async with practice_google() as (_, practice):
         cloud = GoogleAccount(Watched())  # type: ignore[arg-type]
-        cloud._reaches[""] = practice
-        assert await cloud.place() == ClusterPlace("practice", "us-central1", "practice")
+        cloud._sessions[""] = practice
+        assert await cloud.cluster_place() == ClusterPlace("practice", "us-central1", "practice")

@@ -188,7 +188,7 @@ async def test_what_passes_is_tried_again() -> None:
 
 
 async def test_what_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.google.api.container.TIMEOUT", 0.2)
+    monkeypatch.setattr("console.google.api.container.GKE_TIMEOUT", 0.2)
     async with practice_google() as (world, reach):
         world.faults.append(Fault("ListClusters", grpc.StatusCode.OK, delay=30, times=50))
         with pytest.raises(Unreachable):

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from console.errors import BadInput
-from console.hang.bundle import LAST_LINES, MAX_UNASKED_BUNDLES, write_bundle, write_unasked_bundle
+from console.hang.bundle import LAST_LINES, MAX_UNASKED_BUNDLES, write_automatic_bundle, write_bundle
 from rankscope import (
     GroupRanks,
     HangReport,
@@ -114,7 +114,7 @@ async def test_what_is_written_unasked_lies_in_the_state_folder_and_only_the_new
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folder = tmp_path / "a4" / "hangs" / "unasked"
-    told = await write_unasked_bundle(cast("Any", Cluster()), "default", report())
+    told = await write_automatic_bundle(cast("Any", Cluster()), "default", report())
     assert told.bundle.startswith(f"{folder}/hung-")
     assert tarfile.is_tarfile(told.bundle)
     assert f"── Bundle: {told.bundle}" in format_report(told)
@@ -125,9 +125,9 @@ async def test_what_is_written_unasked_lies_in_the_state_folder_and_only_the_new
         old.touch()
         os.utime(old, (number, number))
     later = replace(report(), job="later")
-    refused = await write_unasked_bundle(cast("Any", Cluster()), "default", later)
+    refused = await write_automatic_bundle(cast("Any", Cluster()), "default", later)
     assert refused.bundle.startswith("not written: "), "there is no such job"
     cluster = Cluster("later")
-    again = await write_unasked_bundle(cast("Any", cluster), "default", later)
+    again = await write_automatic_bundle(cast("Any", cluster), "default", later)
     assert len(list(folder.iterdir())) == MAX_UNASKED_BUNDLES
     assert {Path(again.bundle).name, Path(told.bundle).name} < {each.name for each in folder.iterdir()}

@@ -501,7 +501,7 @@ async def test_a_pod_that_has_ended_is_whom_the_others_wait_for() -> None:
     ("change", "said"),
     [
         ({"phase": "Succeeded"}, "pod 0 does not run any more"),
-        ({"deleting_since": 7.0}, "pod 0 does not run any more"),
+        ({"deletion_asked_at": 7.0}, "pod 0 does not run any more"),
     ],
 )
 async def test_a_job_that_ends_while_its_slow_ranks_are_looked_for_is_reported_as_ended(

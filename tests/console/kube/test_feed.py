@@ -213,6 +213,6 @@ async def test_the_version_of_kueue(
     catalogue = ApiDiscovery(client)
     await catalogue.version(kind("clusterqueues"))
     found = await catalogue.kueue_version()
-    assert (found.number, found.api, found.rules) == (number, api, rules)
-    assert bool(found.note) is not bool(number)
+    assert (found.number, found.api_versions, found.rules_minor) == (number, api, rules)
+    assert bool(found.unknown_note) is not bool(number)
     assert all(each.query["labelSelector"] == "app.kubernetes.io/name=kueue" for each in server.asked(DEPLOYMENTS))

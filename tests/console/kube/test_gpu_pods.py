@@ -10,7 +10,7 @@ import pytest
 
 from console.errors import NotAllowed
 from console.kube.client import Client
-from console.kube.gpu_pods import HOLDS_ITS_NODE, gpu_pods
+from console.kube.gpu_pods import HOLDS_ITS_NODE, gpu_pod_selectors
 from console.kube.watch import LONG_LIST_OBJECTS, HttpSource, follow_kind
 from console.kube.watched_kinds import reader_of
 from tests.apiserver import first
@@ -72,8 +72,8 @@ NOT_IN = {"labelSelector": "controller-revision-hash notin (a,b)"}
     ids=["daemon sets", "some with GPUs", "unclear", "others", "no template", "claimed", "odd", "no", "none"],
 )  # fmt: skip
 async def test_pods_are_left_out_that_certainly_ask_for_no_gpu(server: Server, query: dict[str, str]) -> None:
-    assert await gpu_pods(server) == query
-    assert await gpu_pods(server, HOLDS_ITS_NODE) == {"fieldSelector": HOLDS_ITS_NODE, **query}
+    assert await gpu_pod_selectors(server) == query
+    assert await gpu_pod_selectors(server, HOLDS_ITS_NODE) == {"fieldSelector": HOLDS_ITS_NODE, **query}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ async def test_pods_are_left_out_that_certainly_ask_for_no_gpu(server: Server, q
     ids=["long", "short", "all are needed"],
 )
 async def test_only_of_a_long_list_it_is_asked_which_are_needed(server: Server, asked: list[str]) -> None:
-    source = HttpSource(server, PODS, "pods", query=gpu_pods)
+    source = HttpSource(server, PODS, "pods", query=gpu_pod_selectors)
     async with aclosing(follow_kind(source, reader_of("pods"))) as changes:
         _, listed = await first(2, changes)
     assert [each["limit"] for each in server.asked] == asked

@@ -17,7 +17,7 @@ def test_a_page_says_where_the_next_is() -> None:
     page = PODS.read_page(
         b'{"metadata":{"resourceVersion":"12","continue":"abc"},"items":[{"metadata":{"name":"a","namespace":"n"}}]}'
     )
-    assert (page.next, page.version, len(page.items)) == ("abc", "12", 1)
+    assert (page.continue_token, page.version, len(page.items)) == ("abc", "12", 1)
 
 
 @pytest.mark.parametrize("body", [b'{"items":null}', b"{}", b'{"metadata":{},"items":[]}'])

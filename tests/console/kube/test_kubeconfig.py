@@ -45,7 +45,7 @@ def test_the_current_context_and_another(tmp_path: Path) -> None:
     config = load(write(tmp_path / "config"))
     assert (config.target().context, config.target().namespace) == ("one", "team-a")
     assert (config.target("two").namespace, config.target("two").cluster.server) == ("default", "https://1.2.3.4")
-    assert [(each.name, each.current) for each in config.names("two")][:2] == [("one", False), ("two", True)]
+    assert [(each.name, each.current) for each in config.context_names("two")][:2] == [("one", False), ("two", True)]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_list_of_files_is_merged_and_the_first_wins(tmp_path: Path, monkeypatc
     monkeypatch.setenv("KUBECONFIG", f"{one}:{missing}::{two}")
     config = load()
     assert (config.target().context, config.target().cluster.server) == ("mine", "https://1.2.3.4")
-    assert [each.name for each in config.names("")][:2] == ["mine", "one"]
+    assert [each.name for each in config.context_names("")][:2] == ["mine", "one"]
 
 
 def test_the_usual_place(tmp_path: Path) -> None:

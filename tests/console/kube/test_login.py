@@ -194,13 +194,13 @@ async def test_a_program_is_ended_with_whoever_waits_for_it(tmp_path: Path, chil
     asked = login(User(exec=program(tmp_path, body)))
     waiting = asyncio.create_task(asked.headers())
     number = int(await asyncio.to_thread(started.read_text))
-    assert "has not answered for " in str(asked.unanswered())
-    assert asked.unanswered(10.0) is None, "it is named when it is late"
+    assert "has not answered for " in str(asked.unanswered_error())
+    assert asked.unanswered_error(10.0) is None, "it is named when it is late"
     waiting.cancel()
     async with asyncio.timeout(10):
         await asyncio.gather(waiting, return_exceptions=True)
     await eventually(lambda: not alive(number))  # a signal takes its time to end a program
-    assert asked.unanswered() is None
+    assert asked.unanswered_error() is None
 
 
 async def test_who_waited_for_a_program_that_fails_does_not_run_it_once_more(tmp_path: Path) -> None:

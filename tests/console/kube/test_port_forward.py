@@ -209,7 +209,7 @@ async def test_a_slow_reader_holds_the_pod_back() -> None:
             got, most = 0, 0
             while data := await reader.read(1 << 16):
                 got += len(data)
-                held = [each._sink.get_write_buffer_size() for each in made._splices if each._sink]
+                held = [each._sink.get_write_buffer_size() for each in made._relays if each._sink]
                 most = max([most, *held])
             writer.close()
     assert got == size
@@ -240,7 +240,7 @@ async def test_a_slow_pod_holds_the_writer_back() -> None:
             writing = asyncio.ensure_future(write(writer))
             # Nobody reads, so it can never end: what is written has nowhere to go but the buffers of the system.
             assert not (await asyncio.wait({writing}, timeout=0.3))[0]
-            pipes = [each._pipe for each in made._splices if each._pipe]  # others of this machine may connect too
+            pipes = [each._pipe for each in made._relays if each._pipe]  # others of this machine may connect too
             waiting = [each._socket._transport.get_write_buffer_size() for each in pipes]
             assert 0 < max(waiting) <= 2 * websocket.MAX_UNSENT_BYTES + (1 << 18)
             reads.set()
@@ -303,7 +303,7 @@ async def test_the_pod_of_the_next_connection_is_the_one_there_is_then(server: A
     server.refuse[POD] = pod("first")
     told: list[Tunnel] = []
     async with tunnel(server) as made:
-        made.tell = told.append
+        made.on_change = told.append
         server.refuse[POD] = pod("second", "Pending")
         reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
         writer.write(b"x")
@@ -336,21 +336,21 @@ async def test_the_next_connection_goes_over_one_that_was_made_ahead_unless_it_h
     async with ApiServer() as server:
         server.handlers[FORWARD] = echo_port(2222)
         async with tunnel(server) as made, await asyncio.start_server(end, "127.0.0.1", 0) as ends:
-            ahead = made._forwarder._ahead
-            await eventually(lambda: [each for each in ahead._made if each.done()])
-            ((first, _),) = ahead._made.items()
+            ahead = made._forwarder._spare_connections
+            await eventually(lambda: [each for each in ahead._opening if each.done()])
+            ((first, _),) = ahead._opening.items()
             await answer(local_of(made))
-            assert first.result()._taken
-            assert first not in ahead._made
+            assert first.result()._is_upgraded
+            assert first not in ahead._opening
             ahead.close()
             ended = RawConnection(made._forwarder.login, *await asyncio.open_connection(*ends.sockets[0].getsockname()))
             gone = asyncio.get_running_loop().create_future()
             gone.set_result(ended)
-            ahead._made[gone] = asyncio.get_running_loop().call_later(60, ended.close)
+            ahead._opening[gone] = asyncio.get_running_loop().call_later(60, ended.close)
             await answer(local_of(made))
-            assert gone not in ahead._made, "it was tried"
-            assert not ended._taken, "but a new one was made when it had ended at the first word"
-        assert not ahead._made
+            assert gone not in ahead._opening, "it was tried"
+            assert not ended._is_upgraded, "but a new one was made when it had ended at the first word"
+        assert not ahead._opening
 
 
 async def test_a_client_after_others_has_a_connection_that_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,20 +358,20 @@ async def test_a_client_after_others_has_a_connection_that_is_ready(monkeypatch:
     async with ApiServer() as server:
         server.handlers[FORWARD] = echo_port(2222)
         async with tunnel(server) as made:
-            (door,) = made._doors
+            (door,) = made._local_ports
             await answer(local_of(made))
-            assert not door.spares._made, "what listens may accept one connection only"
+            assert not door.spares._opening, "what listens may accept one connection only"
             await answer(local_of(made))
-            await eventually(lambda: all(each.done() for each in door.spares._made))
-            (spare,) = door.spares._made
+            await eventually(lambda: all(each.done() for each in door.spares._opening))
+            (spare,) = door.spares._opening
             server.refuse[POD] = pod("second")
             await made._find_pod()
-            assert not door.spares._made, "it led to the pod of before"
+            assert not door.spares._opening, "it led to the pod of before"
             await eventually(lambda: spare.result()[0].closed)
             await answer(local_of(made))
-            await eventually(lambda: all(each.done() for each in door.spares._made))
+            await eventually(lambda: all(each.done() for each in door.spares._opening))
             assert sum(each.path == FORWARD for each in server.requests) == 6, "three clients and three spares"
             server.refuse[POD] = pod("second", "Pending")  # nobody asks
             await answer(local_of(made))
-            assert (len(door.spares._made), made.tunnel.listeners[0].connections) == (3, 4)
-        assert not door.spares._made
+            assert (len(door.spares._opening), made.tunnel.listeners[0].connections) == (3, 4)
+        assert not door.spares._opening

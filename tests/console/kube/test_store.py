@@ -167,8 +167,8 @@ def test_what_of_a_watch_may_be_missing(
     state: WatchState, seen: float, since: float, pause: tuple[float, float], missing: float
 ) -> None:
     wall, clock, arrivals = time.time(), time.monotonic(), ReceiveTimes()
-    arrivals.last, arrivals.pause = clock - 5.0, (clock - pause[0], clock - pause[1]) if any(pause) else (0.0, 0.0)
-    link = WatchStatus("pods", state, since=wall - since, received=clock - seen)
+    arrivals.last_at, arrivals.pause = clock - 5.0, (clock - pause[0], clock - pause[1]) if any(pause) else (0.0, 0.0)
+    link = WatchStatus("pods", state, since=wall - since, received_at=clock - seen)
     assert time.time() - complete_until([link], arrivals) == pytest.approx(missing, abs=0.5)
 
 
@@ -189,7 +189,7 @@ def test_a_clock_that_is_wrong_or_jumps_is_not_believed_over_the_server(
 ) -> None:
     now, clock = time.time(), ServerClock()
     for date in dates:
-        clock.note(date if isinstance(date, str) else formatdate(now + date, usegmt=True))
+        clock.set_from_header(date if isinstance(date, str) else formatdate(now + date, usegmt=True))
     monkeypatch.setattr(time, "time", lambda: now + jump)
     assert clock.now() == pytest.approx(now + off, abs=1.5)
 

@@ -60,7 +60,7 @@ def line(verb: str, thing: dict[str, Any]) -> bytes:
 class Script:
     """Answers in order: bytes or an error for a page; for a watch, lines with perhaps an error in or before them."""
 
-    of = "pods of the API server https://here"
+    label = "pods of the API server https://here"
 
     def __init__(self, pages: list[bytes | Exception], watches: list[list[bytes | Exception] | Exception]) -> None:
         self._pages, self._watches = pages, watches
@@ -334,7 +334,7 @@ def test_waits_grow_but_not_beyond_bounds() -> None:
 
 def test_a_stream_is_complete_until_a_pause_of_the_server_that_it_has_brought_nothing_since() -> None:
     arrivals = ReceiveTimes()
-    arrivals.last, arrivals.pause = 130.0, (50.0, 100.0)
+    arrivals.last_at, arrivals.pause = 130.0, (50.0, 100.0)
     assert [arrivals.complete_until(received) for received in (10.0, 50.0, 100.0, 120.0)] == [50.0, 50.0, 130.0, 130.0]
 
 

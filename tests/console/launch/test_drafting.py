@@ -295,7 +295,7 @@ def with_secret() -> PlanTexts:
     }  # fmt: skip
     launcher = offline()
     catalogue = ChartCatalog(CATALOGUE.chart, schema, CATALOGUE.launchers)
-    return PlanTexts(catalogue, replace(launcher, catalogue=catalogue).render)
+    return PlanTexts(catalogue, replace(launcher, chart_catalog=catalogue).render)
 
 
 def test_a_secret_is_never_written_and_reads_back_as_it_was() -> None:

@@ -129,7 +129,7 @@ def test_the_usual_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path:
 async def test_project_region_and_registry_fill_in_what_a_pasted_command_leaves_open(profiles: Profiles) -> None:
     assert await profiles.place_variables() == {}
     made = await profiles.change_profile("prod", ["project=lab-1", "region=us-central1", "registry=r/x", "queue=a4"])
-    assert (made.places, made.values) == (
+    assert (made.place_values, made.values) == (
         {"project": "lab-1", "region": "us-central1", "registry": "r/x"}, {"queue": "a4"},
     )  # fmt: skip
     assert not made.problems

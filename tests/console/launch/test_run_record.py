@@ -45,7 +45,7 @@ def test_a_run_waits_runs_and_succeeds() -> None:
     done = Condition("Completed", "True", since=1200.0)
     ended = update_from_cluster(runs, job(queue="a4", conditions=(resumed, done)), fleet_of())
     assert (ended.outcome, ended.ended, ended.seconds(9999.0)) == (Outcome.SUCCEEDED, 1200.0, 150.0)
-    assert not ended.open
+    assert not ended.is_open
     kept = RecordedSpans(spans=(TimeSpan(1150.0, 1150.0, SpanKind.ENDED),)).encode()
     assert [replace(each, seen=kept).seconds(9999.0) for each in (runs, ended)] == [100.0, 100.0]
 
@@ -58,7 +58,7 @@ def test_a_run_fails_with_its_first_failure() -> None:
 
 
 def test_a_job_that_is_being_deleted_is_not_over_yet() -> None:
-    assert update_from_cluster(RUN, job(deleting_since=5.0), fleet_of()).outcome is RUN.outcome
+    assert update_from_cluster(RUN, job(deletion_asked_at=5.0), fleet_of()).outcome is RUN.outcome
 
 
 @pytest.mark.parametrize(

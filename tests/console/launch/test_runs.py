@@ -81,10 +81,10 @@ async def test_what_is_usual_is_reported_by_ended_runs_of_the_recipe_on_as_many_
         RUN,
     ):
         await runs.history.add_run(each)
-    assert sorted(await runs.earlier.speeds("qwen3-sft", 16, "tflops_per_gpu")) == [850.0, 860.0]
-    assert list(await runs.earlier.speeds("qwen3-sft", 32, "tflops_per_gpu")) == [400.0]
-    assert list(await runs.earlier.speeds("qwen3-sft", 8, "tflops_per_gpu")) == []
-    assert list(await runs.earlier.speeds("qwen3-sft", 16, "tokens_per_s")) == [9_000.0]
+    assert sorted(await runs.earlier_runs.speeds("qwen3-sft", 16, "tflops_per_gpu")) == [850.0, 860.0]
+    assert list(await runs.earlier_runs.speeds("qwen3-sft", 32, "tflops_per_gpu")) == [400.0]
+    assert list(await runs.earlier_runs.speeds("qwen3-sft", 8, "tflops_per_gpu")) == []
+    assert list(await runs.earlier_runs.speeds("qwen3-sft", 16, "tokens_per_s")) == [9_000.0]
     await runs.history.close()
 
 

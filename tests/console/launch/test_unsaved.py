@@ -76,7 +76,7 @@ async def test_every_place_gives_the_same_answer(mount: Mount, saved: bool, abse
     """
     fleet, now = fleet_with(mount), time.time()
     log = measured(now, saved=saved)
-    found = SavedState(now, "/out", problem=f"{absent}.", missing=True) if absent else None
+    found = SavedState(now, "/out", problem=f"{absent}.", folder_missing=True) if absent else None
     unsaved = work(fleet, log, found.in_folder if found is not None else None)
     answer = await unsaved.find_unsaved(*LLAMA)
     most = "up to 69.3 GPU-hours"  # of its 64 GPUs for the 65 minutes that its pods run

@@ -535,17 +535,17 @@ async def test_a_log_behind_a_proxy_that_got_stuck_is_complete_until_then_and_se
 ) -> None:
     container, proxy = Container(server), StuckProxy(server.port)
     async with proxy as url, server.client(server=url) as client, gathered(_beats(client)):
-        client.arrivals.quiet = 0.1
+        client.arrivals.quiet_seconds = 0.1
         stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
         async with gathered(stream.batches()) as batches:
             container.say(1, b"one")
             await eventually(lambda: batches and server.asked("/version"))
             proxy.passes.clear()
-            await eventually(lambda: proxy.held and monotonic() > client.arrivals.last + 0.3)
+            await eventually(lambda: proxy.held and monotonic() > client.arrivals.last_at + 0.3)
             stuck = stream.complete_until
-            assert (stuck, stream.state) == (client.arrivals.last, StreamState.LIVE)
+            assert (stuck, stream.state) == (client.arrivals.last_at, StreamState.LIVE)
             proxy.passes.set()
-            await eventually(lambda: client.arrivals.last > stuck)
+            await eventually(lambda: client.arrivals.last_at > stuck)
             assert stream.complete_until == stuck, "only answers to others have come"
             container.say(2, b"two")
             await eventually(lambda: len(batches) == 2)

@@ -62,7 +62,7 @@ def test_what_cannot_have_come_is_not_missed_and_not_reported_once_it_comes(
 ) -> None:
     watched = watch(look, **limits)
     for now in range(20, int(later), 20):  # the connection brings nothing from the second second on
-        assert watched.evaluate(now, replace(look, missing=now - 2.0)) == []
+        assert watched.evaluate(now, replace(look, missing_seconds=now - 2.0)) == []
         assert (watched.late, watched.verdict) == ("", "")
     assert bool(watched.unknown) == (look is not KEPT)
     if look is not KEPT:
@@ -76,7 +76,7 @@ def test_what_was_late_before_the_connection_was_quiet_stays_so() -> None:
     watched = watch(WELL)
     watched.evaluate(40, WELL)
     assert watched.late.startswith("no step for 40 s")
-    watched.evaluate(400, replace(WELL, missing=350.0))
+    watched.evaluate(400, replace(WELL, missing_seconds=350.0))
     assert watched.late.startswith("no step for 50 s")
     assert (watched.unknown, watched.active) == ("", ())
 
@@ -209,30 +209,30 @@ def test_the_verdict_on_a_late_job_holds_until_its_next_step() -> None:
 def test_a_log_that_is_read_from_long_ago_tells_how_long_it_has_been_quiet() -> None:
     watched = AlarmWatch(("default", "job"), Thresholds(), 10_000.0)
     for moment, step in ((10_000, 40), (10_002, 80), (10_004, 100)):
-        watched.evaluate(moment, replace(WELL, step=step, steps=step, step_time=9_000.0 + step))
+        watched.evaluate(moment, replace(WELL, step=step, steps=step, step_at=9_000.0 + step))
     assert watched.unproved, "it may yet show that it lives"
-    (alarm,) = watched.evaluate(10_011, replace(WELL, step_time=9_100.0))
+    (alarm,) = watched.evaluate(10_011, replace(WELL, step_at=9_100.0))
     assert alarm.words.startswith("no step for 15 min")
 
 
 def test_a_run_that_hung_before_anybody_looked() -> None:
     watched = AlarmWatch(("default", "job"), Thresholds(), 10_000.0)
     watched.evaluate(10_000, JobSample(running=True))
-    watched.evaluate(10_001, replace(WELL, step_time=9_000.0))
+    watched.evaluate(10_001, replace(WELL, step_at=9_000.0))
     assert kinds(watched) == [], "it has had no time to show that it lives"
-    assert [each.kind for each in watched.evaluate(10_011, replace(WELL, step_time=9_000.0))] == [AlarmKind.STALL]
+    assert [each.kind for each in watched.evaluate(10_011, replace(WELL, step_at=9_000.0))] == [AlarmKind.STALL]
 
 
 def test_who_reads_the_log_once_more_is_no_stall() -> None:
     watched = watch()
-    watched.evaluate(9_000, replace(WELL, step=4_640, step_time=8_999.0))
+    watched.evaluate(9_000, replace(WELL, step=4_640, step_at=8_999.0))
     watched.on_reader_changed(9_001)
     for moment, step in ((9_002, 1_011), (9_014, 2_500), (9_020, 4_600)):
         watched.feed_line(moment, f"iteration {step}")
-        assert watched.evaluate(moment, replace(WELL, step=step, step_time=100.0)) == []
-    assert watched.evaluate(9_021, replace(WELL, step=4_641, step_time=9_020.0)) == []
+        assert watched.evaluate(moment, replace(WELL, step=step, step_at=100.0)) == []
+    assert watched.evaluate(9_021, replace(WELL, step=4_641, step_at=9_020.0)) == []
     assert kinds(watched) == []
-    (alarm,) = watched.evaluate(9_100, replace(WELL, step=4_641, step_time=9_020.0))
+    (alarm,) = watched.evaluate(9_100, replace(WELL, step=4_641, step_at=9_020.0))
     assert alarm.kind is AlarmKind.STALL
 
 
@@ -241,15 +241,15 @@ def test_an_alarm_lasts_while_another_one_begins_to_listen() -> None:
     watched.evaluate(301, WELL)
     watched.on_reader_changed(310)
     for moment, step in ((311, None), (312, 40), (313, 100)):
-        assert watched.evaluate(moment, replace(WELL, step=step, step_time=1.0)) == []
+        assert watched.evaluate(moment, replace(WELL, step=step, step_at=1.0)) == []
         assert kinds(watched) == [AlarmKind.STALL]
 
 
 def test_a_run_that_restarted_meanwhile_is_not_awaited() -> None:
     watched = watch(replace(WELL, step=500))
     watched.on_reader_changed(1)
-    watched.evaluate(2, replace(WELL, step=60, step_time=2.0))
-    assert watched.evaluate(13, replace(WELL, step=60, step_time=2.0, nan="loss nan at 60"))[0].kind is AlarmKind.NAN
+    watched.evaluate(2, replace(WELL, step=60, step_at=2.0))
+    assert watched.evaluate(13, replace(WELL, step=60, step_at=2.0, nan="loss nan at 60"))[0].kind is AlarmKind.NAN
 
 
 def test_warm_up_takes_its_time() -> None:
@@ -299,7 +299,7 @@ def test_clocks_of_nodes_may_be_wrong() -> None:
     watched = AlarmWatch(("default", "job"), Thresholds(), 10_000.0)
     for moment in range(10_000, 10_100, 3):
         watched.feed_line(moment, "iteration", moment - 900.0)
-        watched.evaluate(moment, replace(WELL, step=moment, steps=moment, step_time=moment - 900.0))
+        watched.evaluate(moment, replace(WELL, step=moment, steps=moment, step_at=moment - 900.0))
     assert watched.alarms == []
 
 
@@ -374,7 +374,7 @@ def test_a_log_that_is_lost_for_a_moment_does_not_ring_for_the_same_hang_again()
     watched = watch(WELL)
     assert watched.evaluate(80, WELL)
     watched.evaluate(90, replace(WELL, step=None, steps=0))
-    assert watched.evaluate(92, replace(WELL, step_time=0.5)) == []
+    assert watched.evaluate(92, replace(WELL, step_at=0.5)) == []
     assert [(each.kind, each.over) for each in watched.alarms] == [(AlarmKind.STALL, 0.0)]
     watched.evaluate(100, replace(WELL, step=101, steps=101))
     assert watched.evaluate(190, replace(WELL, step=101, steps=101)), "the next hang rings"
@@ -434,7 +434,7 @@ def test_only_the_driver_and_a_number_make_an_xid(line: str, rings: bool) -> Non
 
 def test_no_stall_is_reported_while_more_of_the_log_waits_to_be_read() -> None:
     watch = AlarmWatch(("default", "train"), Thresholds(), 10_000.0, settles=1.0)
-    look = JobSample(running=True, step=9, step_time=5_000.0, steps=9, rhythm=StepCadence(1.0, 1.0))
+    look = JobSample(running=True, step=9, step_at=5_000.0, steps=9, rhythm=StepCadence(1.0, 1.0))
     watch.feed_line(10_000.5, "step 9", 5_000.0)
     assert (watch.is_reading_old_lines(10_000.6), watch.is_reading_old_lines(10_002.0)) == (True, False)
     assert watch.evaluate(10_002.0, replace(look, behind_log=True)) == []
@@ -471,16 +471,16 @@ def test_whoever_looks_for_three_seconds_leaves_a_late_step_to_the_log() -> None
     """A command cannot prove in so short a time that a step is late, nor does it take from the log that it is."""
     watch, rhythm = AlarmWatch(("default", "job"), Thresholds(), 10_000.0, settles=3.0), StepCadence(3.0, 3.0)
     for now in (10_000.0, 10_003.0):
-        watch.evaluate(now, JobSample(True, step=4, steps=4, step_time=9_970.0, rhythm=rhythm, pace=3.0))
+        watch.evaluate(now, JobSample(True, step=4, steps=4, step_at=9_970.0, rhythm=rhythm, pace=3.0))
     assert (watch.late, watch.has_step_cadence) == ("", False)
-    watch.evaluate(10_010.0, JobSample(True, step=4, steps=4, step_time=9_970.0, rhythm=rhythm, pace=3.0))
+    watch.evaluate(10_010.0, JobSample(True, step=4, steps=4, step_at=9_970.0, rhythm=rhythm, pace=3.0))
     assert watch.late
 
 
 def test_a_log_that_takes_long_to_be_read_does_not_make_an_old_step_new() -> None:
     watch, rhythm = AlarmWatch(("default", "job"), Thresholds(), 10_000.0), StepCadence(3.0, 3.0)
-    sample = JobSample(True, step=3, steps=3, step_time=9_003.0, rhythm=rhythm, pace=3.0, behind_log=True)
+    sample = JobSample(True, step=3, steps=3, step_at=9_003.0, rhythm=rhythm, pace=3.0, behind_log=True)
     watch.evaluate(10_001.0, sample)
-    watch.evaluate(10_030.0, replace(sample, step=4, steps=4, step_time=9_006.0))
-    watch.evaluate(10_040.0, replace(sample, step=4, steps=4, step_time=9_006.0, behind_log=False))
+    watch.evaluate(10_030.0, replace(sample, step=4, steps=4, step_at=9_006.0))
+    watch.evaluate(10_040.0, replace(sample, step=4, steps=4, step_at=9_006.0, behind_log=False))
     assert (watch.step_at, kinds(watch)) == (9_006.0, [AlarmKind.STALL])

@@ -366,7 +366,7 @@ async def test_a_job_that_has_stalled_is_inspected_by_itself_and_again_after_gro
     await rounds(patrol)
     assert asked == [("default", "a")]
     (job,) = patrol.jobs.values()
-    look, begun = job._sample_job({}), job._looked
+    look, begun = job._sample_job({}), job._inspected_at
     for pauses, number in ((0.9, 1), (1.1, 2), (3.1, 2), (3.4, 3), (7.5, 3), (8.1, 4)):
         job._evaluate_alarms(begun + pauses * INSPECTION_PAUSE, look)
         await asyncio.sleep(0)

@@ -16,7 +16,7 @@ from console.logs.log_line import LogLine, PodLine
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_measures import JobMeasures, LogReader, read_lines
 from console.metrics.job_monitor import sample_job
-from console.metrics.progress_reader import MAX_FAILURES, NAN_SEARCH_LINES, TABLE_TAIL_LINES
+from console.metrics.progress_reader import MAX_REFUSED_READS, NAN_SEARCH_LINES, TABLE_TAIL_LINES
 from rankscope import Activity, HangGroup
 from screens.columns.jobs import JobLine
 from screens.columns.live_jobs import alarm_by_log
@@ -152,7 +152,7 @@ async def test_every_page_says_since_when_the_loss_is_lost(session: FakeSession)
     )  # fmt: skip
     assert found.nan_words == where.nan_words == f"loss is {run.nan_words}"
     session.printed["default", "llama-workload-0-0-x7k0"] = _lines(1, 800, nan_from=20)
-    progress_reader._asked.clear()
+    progress_reader._read_at.clear()
     assert await progress_reader.update([key])
     assert [call[-1] for call in session.called("read_tail")] == [
         TABLE_TAIL_LINES,
@@ -183,7 +183,7 @@ async def test_a_list_that_saw_the_last_good_step_goes_on_to_say_it(session: Fak
     assert await progress_reader.update([key])
     session.printed["default", "llama-workload-0-0-x7k0"] = _lines(230, 900, nan_from=20)
     for asked in (2, 3):
-        progress_reader._asked.clear()
+        progress_reader._read_at.clear()
         await progress_reader.update([key])
         found = present(progress_reader.progress_of(uid))
         assert found.nan_words == "loss is NaN since step 230 or earlier (last good 10.62 at 19)", asked
@@ -223,7 +223,7 @@ def test_a_step_without_figures_says_nothing_of_its_loss() -> None:
 
 
 @pytest.mark.slow(reason="waits until a job is read again")
-@pytest.mark.parametrize("failures", [1, MAX_FAILURES - 1, MAX_FAILURES])
+@pytest.mark.parametrize("failures", [1, MAX_REFUSED_READS - 1, MAX_REFUSED_READS])
 async def test_a_finished_job_is_read_once_more_after_its_log_could_not_be_read(
     monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
@@ -250,7 +250,7 @@ async def test_a_finished_job_is_read_once_more_after_its_log_could_not_be_read(
         now += 60.0
     found = progress_reader.progress_of(done.uid)
     assert len(refused) == failures
-    if failures == MAX_FAILURES:
+    if failures == MAX_REFUSED_READS:
         assert found is None, "it is given up"
     else:
         assert found is not None

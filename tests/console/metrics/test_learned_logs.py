@@ -39,7 +39,7 @@ def scene(state: str = "") -> tuple[JobSet, Fleet]:
     job = jobset("train", 1)
     pod = rank(job, 0, "n0")
     if state:
-        done = Container("main", "terminated", "Completed", exit_code=0, finished=time.time() - 5000)
+        done = Container("main", "terminated", "Completed", exit_code=0, finished_at=time.time() - 5000)
         pod = structs.replace(pod, phase="Succeeded", ready=False, containers=(done,))
         job = structs.replace(job, conditions=(Condition(state, "True", since=1.0, message=""),))
     return job, fleet_of(job, pod)

@@ -327,10 +327,10 @@ def test_no_box_is_negative_whatever_the_clocks_say(seed: int) -> None:
         alarm = Alarm(AlarmKind.STALL, "no step", 120.0, began=began, over=over)
         admitted, ready = (chance.choice([0.0, chance.uniform(0, 200)]) for _ in range(2))
         run = RunMoments(16, chance.uniform(1, 90), admitted, chance.uniform(0, 250), wasted=odd)
-        seen = RecordedSpans(run.created, ready, (), 0, tuple(merge_spans([], spans)))
+        seen = RecordedSpans(run.created_at, ready, (), 0, tuple(merge_spans([], spans)))
         found = compute_ledger(run, seen, [alarm][: chance.randint(0, 1)])
         assert min(found.boxes.values()) >= 0
-        assert sum(found.boxes.values()) == 16 * max(0, round(1000 * run.end) - round(1000 * run.created))
+        assert sum(found.boxes.values()) == 16 * max(0, round(1000 * run.end_at) - round(1000 * run.created_at))
 
 
 HEADER = """\

@@ -31,7 +31,7 @@ STEP = (
 
 def measures_of(*pods: tuple[tuple[float, str], ...], earlier: dict[str, float] | None = None) -> JobMeasures:
     measures = JobMeasures(("default", "job"))
-    measures.earlier_phases, measures.started = earlier or {}, dict.fromkeys(range(len(pods)), STARTED)
+    measures.earlier_phases, measures.container_started_at = earlier or {}, dict.fromkeys(range(len(pods)), STARTED)
     for pod, lines in enumerate(pods):
         for time, text in lines:
             measures.feed_start(pod, time, text)

@@ -152,7 +152,7 @@ def test_a_run_is_slow_until_it_is_as_fast_again(pieces: tuple[tuple[int, float]
     made = run_of(Step(at, None, 2.0, step_time_s=each) for at, each in enumerate(took, 1))
     assert (made.finder.slowdown.words if made.finder.slowdown is not None else "") == words
     assert made.finder.cost == pieces[-1][1]
-    assert made.finder.slowdown is None or made.finder.cost > made.finder.slowdown.limit
+    assert made.finder.slowdown is None or made.finder.cost > made.finder.slowdown.recovery_cost
 
 
 def test_a_log_that_is_read_at_once_says_the_same_of_slower_steps() -> None:
@@ -307,7 +307,7 @@ def test_exports_hold_every_step_and_say_what_is_no_number() -> None:
 def test_a_pod_that_somebody_takes_away_is_known_before_it_is_gone() -> None:
     job = jobset("train", 2)
     taken = rank(job, 1, "node-1", disruption="EvictionByEvictionAPI", disruption_message="Eviction API: evicting",
-                 disrupted_at=1234.0, deleting_since=1264.0)  # fmt: skip
+                 disrupted_at=1234.0, deletion_asked_at=1264.0)  # fmt: skip
     (ending,) = rank_failures(job, fleet_of(job, rank(job, 0, "node-0"), taken))
     assert (ending.rank, ending.cause, ending.time, ending.exit_code) == (1, "eviction", 1234.0, None)
     assert (ending.exit_text, ending.message) == ("EvictionByEvictionAPI", "Eviction API: evicting")

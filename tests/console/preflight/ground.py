@@ -117,7 +117,7 @@ async def ground(*, reader: bool = False, scene: Scene = "empty", **settings: An
         session = await Session.open(Settings(kubeconfig=place, practice=True, **settings), kinds=CHECKED_KINDS)
         try:
             if not reader:
-                await session.google.cloud.open_session()
+                await session.google.account.open_session()
                 await session.wait_until_listed(*CHECKED_KINDS)
             yield Ground(cluster, session)
         finally:

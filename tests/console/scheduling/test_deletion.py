@@ -140,9 +140,9 @@ async def test_lines_on_the_card_are_of_the_pod_that_was_deleted_not_of_the_one_
 
 def test_how_the_deleted_pod_ended_stands_on_its_card_and_the_others_come_after() -> None:
     def ended(number: int, at: float) -> object:
-        over = Container("main", "terminated", "Error", exit_code=143, finished=float(int(BEGAN + at)))
+        over = Container("main", "terminated", "Error", exit_code=143, finished_at=float(int(BEGAN + at)))
         pod = rank(job, number, f"node-{number}", phase="Failed", containers=(over,), ready=False)
-        return structs.replace(pod, name=name(number), deleting_since=BEGAN + at + 30)
+        return structs.replace(pod, name=name(number), deletion_asked_at=BEGAN + at + 30)
 
     job = failed()
     pods = [ended(number, 0.1) for number in (0, 3, 5)]

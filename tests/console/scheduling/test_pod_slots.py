@@ -16,7 +16,7 @@ def pod(group: str, job: int, index: int, **given_: object) -> Pod:
 
 
 def ended(code: int, at: float, reason: str = "Error") -> Container:
-    return Container("main", "terminated", reason, exit_code=code, finished=at)
+    return Container("main", "terminated", reason, exit_code=code, finished_at=at)
 
 
 def test_every_place_has_a_number_pod_or_not() -> None:
@@ -30,7 +30,7 @@ def test_every_place_has_a_number_pod_or_not() -> None:
 
 def test_pods_of_an_older_attempt_do_not_fill_a_place() -> None:
     old = [
-        pod("worker", 0, 0, attempt=0, name="old-0", deleting_since=5.0),
+        pod("worker", 0, 0, attempt=0, name="old-0", deletion_asked_at=5.0),
         pod("worker", 0, 1, attempt=0, name="old-1"),
     ]
     found = pod_slots(JOB, fleet_of(JOB, *old, pod("worker", 0, 0, attempt=1, name="new-0")))
@@ -39,7 +39,7 @@ def test_pods_of_an_older_attempt_do_not_fill_a_place() -> None:
 
 def test_a_replaced_pod_gives_way_to_its_replacement() -> None:
     pods = [
-        pod("leader", 0, 0, name="gone", created=9.0, deleting_since=10.0),
+        pod("leader", 0, 0, name="gone", created=9.0, deletion_asked_at=10.0),
         pod("leader", 0, 0, name="here", created=8.0),
     ]
     assert pod_slots(JOB, fleet_of(JOB, *pods))[0].name == "here"
@@ -47,7 +47,7 @@ def test_a_replaced_pod_gives_way_to_its_replacement() -> None:
 
 def test_while_all_pods_are_being_deleted_the_restart_count_says_which_attempt_is_live() -> None:
     again = JobSet("default", "train", "u1", restarts=1, groups=JOB.groups)
-    assert pod_slots(again, fleet_of(again, pod("leader", 0, 0, deleting_since=5.0)))[0].status == MISSING_STATUS
+    assert pod_slots(again, fleet_of(again, pod("leader", 0, 0, deletion_asked_at=5.0)))[0].status == MISSING_STATUS
 
 
 def test_a_jobset_of_the_same_name_keeps_its_own_pods() -> None:

@@ -92,8 +92,8 @@ def test_what_if_and_launch_form_agree_on_shared_nodes(checks: tuple[str, ...], 
     [
         (KueueVersion("0.17.1"), 17),
         (KueueVersion("0.20.8", ("v1beta2",)), 20),
-        (KueueVersion(api=("v1beta2", "v1beta1")), 18),
-        (KueueVersion(api=("v1beta2",)), 19),
+        (KueueVersion(api_versions=("v1beta2", "v1beta1")), 18),
+        (KueueVersion(api_versions=("v1beta2",)), 19),
         (KueueVersion(), 18),
     ],
 )

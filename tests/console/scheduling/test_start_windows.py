@@ -298,7 +298,7 @@ def test_a_time_limit_gives_the_latest_start_of_those_behind(limit: str) -> None
     first, behind = plain("first", 8, kind="Pod" if limit == "pod" else "Job"), plain("behind", 8, waits="no room")
     extra: tuple[Job, ...] = ()
     if limit == "job":
-        extra = (Job("default", "first", "uid-first", time_limit=4000.0),)
+        extra = (Job("default", "first", "uid-first", limit_seconds=4000.0),)
     elif limit == "pod":
         first = structs.replace(first, pod_sets=(structs.replace(first.pod_sets[0], time_limit=4000.0),))
     else:

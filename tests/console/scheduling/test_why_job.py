@@ -31,7 +31,7 @@ def ready(index: int) -> Pod:
 
 
 def ended(code: int, at: float, reason: str = "Error") -> Container:
-    return Container("main", "terminated", reason, exit_code=code, finished=at)
+    return Container("main", "terminated", reason, exit_code=code, finished_at=at)
 
 
 def waiting(reason: str, message: str = "", **given_: object) -> Container:
@@ -138,7 +138,7 @@ REASONS: dict[str, tuple[JobSet, list[Any], Category, str | None]] = {
     ),
     "done": (DONE, [], Category.FINISHED, ""),
     "running": (JOB, [ready(at) for at in range(4)], Category.RUNNING, ""),
-    "stopped before all else": (replace(SUSPENDED, deleting_since=1.0), [], Category.STOPPING, None),
+    "stopped before all else": (replace(SUSPENDED, deletion_asked_at=1.0), [], Category.STOPPING, None),
 }  # fmt: skip
 
 

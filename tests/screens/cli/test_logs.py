@@ -241,7 +241,7 @@ async def followed_by_consensus(
     """What is printed until the line with those words is, after which nothing more comes, and when that was."""
     clock, printed, seen = Clock(), list[str](), asyncio.Event()
     monkeypatch.setattr(log_printers, "time", clock)
-    monkeypatch.setattr(SERVER_CLOCK, "_started", None)
+    monkeypatch.setattr(SERVER_CLOCK, "_boot_time", None)
     monkeypatch.setattr(time, "time", clock.time)
     monkeypatch.setattr(log_tail, "_PAUSE_SECONDS", 0.0005)
 

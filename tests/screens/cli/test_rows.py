@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from console.alarm_thresholds import Thresholds
 from console.connection_settings import OWN_NAME
 from console.errors import NotFound
-from console.kube.gpu_pods import gpu_pods
+from console.kube.gpu_pods import gpu_pod_selectors
 from console.kube.objects.jobset import JobSet, JobState, ReplicatedJob
 from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.node import Node
@@ -352,7 +352,7 @@ def test_lists_say_of_the_pods_that_they_ask_for_what_they_would_of_all() -> Non
     [
         (("b", "a"), JobState.RUNNING, {"labelSelector": "jobset.sigs.k8s.io/jobset-name in (a,b)"}),
         (map(str, range(MAX_SELECTED_JOBS + 1)), JobState.RUNNING, {"labelSelector": "jobset.sigs.k8s.io/jobset-name"}),
-        (("a",), JobState.PENDING, gpu_pods),
+        (("a",), JobState.PENDING, gpu_pod_selectors),
         ((), JobState.RUNNING, None),
     ],
     ids=["that run", "many", "one that waits for what others have", "none"],
@@ -368,7 +368,7 @@ async def test_of_pods_those_are_listed_that_tell_how_jobs_are(
     async def select(kind: str, query: object) -> None:
         asked.append(query)
 
-    await list_pods_of(SimpleNamespace(watch=SimpleNamespace(select=select)), jobs)  # type: ignore[arg-type]
+    await list_pods_of(SimpleNamespace(watch=SimpleNamespace(set_selector=select)), jobs)  # type: ignore[arg-type]
     assert asked == ([] if query is None else [query])
 
 
@@ -382,7 +382,7 @@ async def test_pods_are_asked_for_while_other_lists_are_under_way() -> None:
     async def list_pods() -> None:
         pods_asked_for.set()
 
-    watch = SimpleNamespace(wait_until_listed=wait_until_listed, begun_kinds=("jobsets", "nodes"))
+    watch = SimpleNamespace(wait_until_listed=wait_until_listed, started_kinds=("jobsets", "nodes"))
     session = SimpleNamespace(watch=watch, wait_until_listed=wait_until_listed)
     async with asyncio.timeout(10):
         await lists.wait_with_pods(session, list_pods)  # type: ignore[arg-type]

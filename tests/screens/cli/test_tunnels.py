@@ -78,7 +78,7 @@ async def test_forward_then_list_stop_and_profiles(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "console.attach.tunnel.tunnel_files.ANSWER_TIMEOUT", 60.0
+        "console.attach.tunnel.tunnel_files.TUNNEL_ANSWER_TIMEOUT", 60.0
     )  # its process may have to wait for a processor
     async with ApiServer() as server:
         server.refuse[POD], server.handlers[FORWARD] = pod(), echo_port(2222)

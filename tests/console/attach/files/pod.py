@@ -33,10 +33,10 @@ class Pod:
         self.files = PodFiles(self.start, "the pod")
 
     async def fetch(self, source: str, target: Path | str) -> CopyReport:
-        return await FetchCopy(self.files, CopyMeter(self.seen.append, pause=0)).run(source, str(target))
+        return await FetchCopy(self.files, CopyMeter(self.seen.append, first_retry_seconds=0)).run(source, str(target))
 
     async def send(self, source: Path | str, target: str) -> CopyReport:
-        return await SendCopy(self.files, CopyMeter(self.seen.append, pause=0)).run(str(source), target)
+        return await SendCopy(self.files, CopyMeter(self.seen.append, first_retry_seconds=0)).run(str(source), target)
 
     @asynccontextmanager
     async def start(

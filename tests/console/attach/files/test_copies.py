@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from console.attach.files import local, single_copy, single_copy as send
-from console.attach.files.copy_progress import MAX_TRIES, CopyVerification
+from console.attach.files.copy_progress import MAX_FRUITLESS_ATTEMPTS, CopyVerification
 from console.errors import BadInput, CopyFailed, NotFound
 from tests.console.attach.files.pod import Pod
 
@@ -82,7 +82,7 @@ async def test_a_folder_there_and_back_is_the_same(pod: Pod, here: Path) -> None
     assert not parts(here)
     assert not parts(pod.folder)
     last = pod.seen[-1]
-    assert (last.done, last.files) == (last.total, last.all_files)
+    assert (last.done, last.done_files) == (last.total, last.all_files)
 
 
 async def test_what_is_there_already_is_only_compared(pod: Pod, here: Path) -> None:
@@ -124,7 +124,7 @@ async def test_a_copy_that_breaks_off_goes_on_where_it_ended(pod: Pod, here: Pat
 
 async def test_giving_up_keeps_what_came_and_never_shows_half_a_file(pod: Pod, here: Path) -> None:
     (pod.folder / "a").write_bytes(BYTES)
-    pod.breaks = [100_000, *([0] * MAX_TRIES)]
+    pod.breaks = [100_000, *([0] * MAX_FRUITLESS_ATTEMPTS)]
     with pytest.raises(
         CopyFailed, match=r"a was interrupted: 100.0 kB of 1.0 MB are there. The connection broke"
     ) as failure:
@@ -139,7 +139,7 @@ async def test_giving_up_keeps_what_came_and_never_shows_half_a_file(pod: Pod, h
 
 async def test_an_upload_that_was_stopped_is_gone_on_with(pod: Pod, here: Path) -> None:
     (here / "a").write_bytes(BYTES)
-    pod.input_breaks = [300_000, *([0] * (MAX_TRIES + 1))]
+    pod.input_breaks = [300_000, *([0] * (MAX_FRUITLESS_ATTEMPTS + 1))]
     with pytest.raises(CopyFailed):
         await pod.send(here / "a", "")
     assert not (pod.folder / "a").exists()
@@ -334,7 +334,7 @@ async def test_pods_that_share_a_file_system_get_a_file_and_a_folder_each_of_its
     plant(here / "folder")
     shared = [Pod(tmp_path / "shared") for _ in range(4)]
     for number, pod in enumerate(shared):
-        pod.files.where = f"pod {number} of train"
+        pod.files.label = f"pod {number} of train"
     for name in ("file", "folder"):
         reports = await asyncio.gather(*(pod.send(here / name, f"./{name}") for pod in shared))
         assert [each.problems for each in reports] == [()] * 4

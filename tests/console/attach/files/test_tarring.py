@@ -32,7 +32,7 @@ async def pieces(data: bytes, size: int = 700) -> AsyncIterator[bytes]:
 
 async def unpacked(top: Path, data: bytes, *wanted: str, size: int = 1) -> TarUnpacker:
     unpacking = TarUnpacker(
-        top, {name: FileEntry(name, EntryKind.FILE, size) for name in wanted}, lambda *_: None, limit=1 << 20
+        top, {name: FileEntry(name, EntryKind.FILE, size) for name in wanted}, lambda *_: None, max_bytes=1 << 20
     )
     await unpacking.unpack(pieces(data))
     return unpacking
@@ -42,7 +42,7 @@ async def test_only_what_is_wanted_and_stays_inside_is_written(tmp_path: Path) -
     data = archive(("./a", b"x"), ("../b", b"x"), (f"{tmp_path}/c", b"x"), ("sub/../../d", b"x"), ("e", b"x"))
     top = tmp_path / "top"
     done = await unpacked(top, data, "a", "../b", f"{tmp_path}/c", "sub/../../d")
-    assert done.made == {"a"}
+    assert done.created_paths == {"a"}
     assert [each.why for each in done.problems] == ["It would be written outside the folder: it was not copied."] * 3
     assert names(tmp_path) == ["a"]
 
@@ -58,13 +58,13 @@ async def test_links_of_the_archive_are_not_made_and_not_followed(tmp_path: Path
 async def test_what_was_cut_off_is_not_there(tmp_path: Path) -> None:
     data = archive(("a", b"x" * 5000), ("b", b"y" * 5000))
     done = await unpacked(tmp_path / "top", data[:9000], "a", "b", size=5000)
-    assert done.made == {"a"}
+    assert done.created_paths == {"a"}
     assert not (tmp_path / "top/b").exists()
 
 
 async def test_a_stream_that_is_no_tar_makes_nothing(tmp_path: Path) -> None:
     done = await unpacked(tmp_path / "top", b"no tar at all" * 1000, "a")
-    assert (done.made, done.problems) == (set(), [])
+    assert (done.created_paths, done.problems) == (set(), [])
 
 
 async def test_a_tar_is_as_long_as_announced_whatever_becomes_of_the_files(tmp_path: Path) -> None:

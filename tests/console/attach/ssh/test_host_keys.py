@@ -47,7 +47,7 @@ OF_RELEASE = known(release=(A,), pods={"0": PodKeys("pod-1")})
         (known(), 0, ApiHostKeys(facts(), served=(A,)), [A]),
         (known(), 3, ApiHostKeys(facts(), release=(A,)), [A]),
         (known(pods={"0": ZERO, "1": PodKeys("pod-9", 0, (C,))}), 0, ApiHostKeys(facts("pod-2"), served=(B,)), [B, C]),
-        (known(pods={"0": ZERO}), 0, ApiHostKeys(facts(restarts=1), kept=(B,)), [B]),
+        (known(pods={"0": ZERO}), 0, ApiHostKeys(facts(restarts=1), file_keys=(B,)), [B]),
         (OF_RELEASE, 0, ApiHostKeys(facts("pod-2"), served=(A,)), [A]),
     ],
     ids=["first", "release", "new pod, the other rank keeps its own", "new run of the container", "release, new pod"],
@@ -55,7 +55,7 @@ OF_RELEASE = known(release=(A,), pods={"0": PodKeys("pod-1")})
 def test_keys_that_are_believed(before: SshHostEntry, rank: int, answer: ApiHostKeys, keys: list[str]) -> None:
     made = verify_host_keys(before, rank, answer)
     assert made.known_hosts_lines() == [f"a4-t {each}" for each in keys]
-    assert made.pods[str(rank)].uid == answer.facts.uid
+    assert made.pods[str(rank)].uid == answer.identity.uid
     assert not answer.release or made.pods[str(rank)].keys == ()
 
 

@@ -45,7 +45,7 @@ def test_without_a_key_a_pair_is_made_once(places: SshPaths) -> None:
     with places.lock():
         made = identities.create_own_key(places)
         again = identities.create_own_key(places)
-    assert (made, made.own) == (again, True)
+    assert (made, made.is_own) == (again, True)
     assert identities.choose_identity(identities.find_identities(places)) == made
     assert places.own_key.stat().st_mode & 0o077 == 0
 
@@ -53,7 +53,7 @@ def test_without_a_key_a_pair_is_made_once(places: SshPaths) -> None:
 def test_a_file_without_a_passphrase_is_used(places: SshPaths) -> None:
     public = generate(places.user / "id_ed25519")
     chosen = present(identities.choose_identity(identities.find_identities(places)))
-    assert (chosen.public, chosen.path) == (public, str(places.user / "id_ed25519"))
+    assert (chosen.public_key, chosen.path) == (public, str(places.user / "id_ed25519"))
     assert chosen.comment == "of id_ed25519"
 
 
@@ -69,7 +69,7 @@ def test_the_agent_comes_first_and_names_the_file(places: SshPaths, agent: Path,
     for path in (places.user / "id_ed25519", tmp_path / "somewhere"):
         subprocess.run(["ssh-add", "-q", str(path)], check=True)
     found = identities.find_identities(places)
-    assert [each.public for each in found[:2]] == [locked, elsewhere]
+    assert [each.public_key for each in found[:2]] == [locked, elsewhere]
     assert found[0].path == str(places.user / "id_ed25519")
     identities.save_public_key(places, found[1])
     assert identities.parse_public_key((places.own / found[1].path.rpartition("/")[2]).read_text())[0] == elsewhere
@@ -79,13 +79,13 @@ def test_a_key_that_the_pod_takes_already_wins(places: SshPaths) -> None:
     generate(places.user / "id_ed25519")
     second = generate(places.user / "id_ecdsa")
     chosen = present(identities.choose_identity(identities.find_identities(places), {second}))
-    assert chosen.public == second
+    assert chosen.public_key == second
 
 
 def test_a_named_key_is_taken_as_it_is(places: SshPaths, tmp_path: Path) -> None:
     public = generate(tmp_path / "mine", "with a passphrase")
     for given in (tmp_path / "mine", tmp_path / "mine.pub"):
-        assert identities.read_named_key(given).public == public
+        assert identities.read_named_key(given).public_key == public
         assert identities.read_named_key(given).path == str(tmp_path / "mine")
     with pytest.raises(BadInput, match="is not a private key"):
         identities.read_named_key(tmp_path / "absent")

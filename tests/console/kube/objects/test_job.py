@@ -63,7 +63,7 @@ def test_groups_count_their_own_jobs() -> None:
 
 def test_jobsets_and_jobs_with_nothing_but_a_name() -> None:
     assert read("jobsets").state is JobState.STARTING
-    assert (read("jobs").time_limit, read("jobs", spec={"activeDeadlineSeconds": 60}).time_limit) == (None, 60)
+    assert (read("jobs").limit_seconds, read("jobs", spec={"activeDeadlineSeconds": 60}).limit_seconds) == (None, 60)
 
 
 @pytest.mark.parametrize(("jobs", "pods"), [(1, 2**31 - 1), (2**31 - 1, 1), (2**31 - 1, 0), (10_001, 2)])
