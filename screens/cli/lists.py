@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 LISTS = ("pools", "nodes", "queues", "workloads", "jobs", "pods")
 MAX_SELECTED_JOBS = 40
 """Maximum number of jobs whose pods are requested by job name; with more, the pods of all JobSets are listed."""
+SELECTORS_OF_JOBS: Selectors = {"pods": None, "events": {"fieldSelector": "involvedObject.kind!=Node"}}
+"""The selectors of commands about jobs: pods as of `list_pods_of`; no events of nodes, of which there may be many."""
 SELECTORS_OF_LIST: Mapping[str, Selectors] = {
     **{name: {"pods": partial(gpu_pod_selectors, fields=HOLDS_ITS_NODE)} for name in ("nodes", "pools")},
     **{name: {"pods": gpu_pod_selectors} for name in ("queues", "workloads")},
-    "jobs": {"pods": None},
+    "jobs": SELECTORS_OF_JOBS,
 }
 """The pod selectors of each list, by its name; None: pods are not listed at first, `list_pods_of` requests them."""
 HEALTH_TIMEOUT = 6.0

@@ -27,7 +27,14 @@ from console.scheduling.why_job import why_job
 from console.scheduling.why_workload import why_workload
 from screens.cli.arguments import Command, Commands, Options, json_flag, word
 from screens.cli.job_arguments import alarm_json, health_code
-from screens.cli.lists import expected_starts, import_readers, list_pods_of, read_diagnoses, wait_with_pods
+from screens.cli.lists import (
+    SELECTORS_OF_JOBS,
+    expected_starts,
+    import_readers,
+    list_pods_of,
+    read_diagnoses,
+    wait_with_pods,
+)
 from screens.cli.open_session import Connect, open_session
 from screens.cli.output import print_hint, print_json
 from screens.columns.jobs import JobLine, start_json, start_words
@@ -48,8 +55,8 @@ MAX_NAMED_AHEAD = 4
 
 
 async def why(options: WhyOptions, connect: Connect = open_session) -> int:
-    only = {"pods": None}
-    async with connect(options, JOB_KINDS, waits=False, is_brief=True, selectors=only, ahead=import_readers) as session:
+    only, ahead = SELECTORS_OF_JOBS, import_readers
+    async with connect(options, JOB_KINDS, waits=False, is_brief=True, selectors=only, ahead=ahead) as session:
         await wait_with_pods(session, lambda: _list_pods(session, options.job))
         fleet = session.fleet
         job = fleet.jobsets.get((session.namespace, options.job))

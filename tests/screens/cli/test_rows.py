@@ -15,6 +15,7 @@ from console.alarm_thresholds import Thresholds
 from console.connection_settings import OWN_NAME
 from console.errors import NotFound
 from console.kube.gpu_pods import gpu_pod_selectors
+from console.kube.objects.event import Event
 from console.kube.objects.jobset import JobSet, JobState, ReplicatedJob
 from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.node import Node
@@ -343,8 +344,11 @@ def test_lists_say_of_the_pods_that_they_ask_for_what_they_would_of_all() -> Non
     fleet = replace(fleet, jobsets={key: job for key, job in fleet.jobsets.items() if job.name in {"llama", "sweep"}})
     stranger = Pod("default", "stranger", uid="s", phase="Running", node=next(iter(fleet.nodes))[1], gpus=8)
     more = replace(fleet, pods={**fleet.pods, ("default", "stranger"): stranger})
-    shown = [text_table(JOBS.columns, JOBS.of(each, None, str)) for each in (fleet, more)]
-    assert shown[0] == shown[1]
+    of_node = Event("default", "sweep-0.1", kind="Node", object_name="sweep-0", object_uid="sweep-0", reason="Rebooted")
+    told = replace(fleet, events={**fleet.events, ("default", "sweep-0.1"): replace(of_node, last=fleet.at)})
+    shown = [text_table(JOBS.columns, JOBS.of(each, None, str)) for each in (fleet, more, told)]
+    assert shown[0] == shown[1] == shown[2]
+    assert SELECTORS_OF_LIST["jobs"]["events"] == {"fieldSelector": "involvedObject.kind!=Node"}
 
 
 @pytest.mark.parametrize(
