@@ -103,6 +103,8 @@ class JobLine(Struct, frozen=True, dict=True):
     @property
     def ready(self) -> int:
         """Number of ranks whose pod is ready or has succeeded."""
+        if self.jobset.uid not in self.fleet.pods_by_jobset:  # it may be about to have ten thousand
+            return 0
         return sum(rank.ready or rank.phase == "Succeeded" for rank in self.pod_slots)
 
     @property
