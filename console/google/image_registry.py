@@ -73,7 +73,7 @@ class Answer:
 
 
 class RegistryClient:
-    """Reads images of any registry; `token`: login to Google's registries, `stand_in`: address that imitates them."""
+    """Reads images of any registry; `token`: login to Google's, `practice_address`: a server that imitates them."""
 
     def __init__(self, token: str = "", practice_address: str = "") -> None:
         self._token, self._stand_in = token, practice_address

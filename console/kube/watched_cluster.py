@@ -40,7 +40,7 @@ class WatchedCluster:
         is_brief: bool = False,
         selectors: Selectors | None = None,
     ) -> None:
-        """`selectors`: by kind, selectors of kinds that are watched in part; None until `select` sets them."""
+        """`selectors`: by kind, selectors of kinds that are watched in part; None until `set_selector` sets them."""
         self.settings = settings
         self.context = ""
         self.namespace = ""
