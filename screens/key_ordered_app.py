@@ -1,4 +1,4 @@
-"""The base of both apps: keys are processed one at a time, and no text of a cluster is obeyed as a command.
+"""The base of both apps: keys are processed one at a time, and text from a cluster never acts as a command.
 
 Textual puts each key into the queue of the widget that has the focus now. Of keys that arrive together (a paste, a slow
 connection, a fast typist), those after a key that opens a page would therefore reach the old page. Handling a key may

@@ -311,7 +311,7 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
 
     @property
     def present_subject(self) -> dict[str, str]:
-        """What `subject` returns; empty while the page is being opened or closed."""
+        """The value of `subject`; empty while the page is being opened or closed."""
         try:
             return self.subject()
         except NoMatches:

@@ -267,7 +267,7 @@ def match_offsets(query: str, name: str) -> list[int]:
 
 
 def match_score(query: str, name: str, positions: list[int]) -> float:
-    """How well a name matches: highest for an exact match, 0 for none."""
+    """A name's score for the letters typed: highest for an exact match, 0 for none."""
     exact = 500.0 if query.casefold() == name.casefold() else 0.0
     return exact + FuzzySearch().score(name, positions) if positions else 0.0
 

@@ -96,7 +96,7 @@ duration = format_duration
 
 
 def format_freshness(seconds: float) -> str:
-    """How old a snapshot is: "0.4 s", "14 s", "3 min"."""
+    """The age of a snapshot: "0.4 s", "14 s", "3 min"."""
     return f"{max(0.0, seconds):.1f} s" if seconds < 10 else duration(seconds)
 
 

@@ -36,7 +36,7 @@ class Place(msgspec.Struct):
 
 
 class PodSsh:
-    """An SSH server for all pods, on a socket that only this account reaches."""
+    """An SSH server for all pods, on a socket that only this account can open."""
 
     def __init__(self, shells: PodShells, socket: Path) -> None:
         self.socket = socket

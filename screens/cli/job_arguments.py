@@ -1,4 +1,4 @@
-"""What the commands on one job share: the pod and container named on the command line, and lines of alarms."""
+"""Parts shared by the commands on one job: the pod and container named on the command line, and lines of alarms."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def rank_log_waits_for(rank: int, pod: Pod | None, *, is_over: bool = False) -> 
 
 
 def _why_no_figures(line: JobLine, subject: str, nothing: str) -> str:
-    """Why a job has printed no figures yet, or `nothing` if it has ended; empty once its first pod runs."""
+    """The reason why a job has printed no figures yet, or `nothing` if it has ended; empty once its first pod runs."""
     jobset = line.jobset
     if jobset.state is JobState.PENDING:
         return f"{subject} has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"
@@ -142,7 +142,7 @@ def _why_no_figures(line: JobLine, subject: str, nothing: str) -> str:
 
 
 def why_no_table(line: JobLine) -> str:
-    """Why the NCCL panel has no table yet."""
+    """The reason why the NCCL panel has no table yet."""
     jobset = line.jobset
     if waits := _why_no_figures(line, "The test", "No NCCL table was printed in this job."):
         return waits
@@ -153,7 +153,7 @@ def why_no_table(line: JobLine) -> str:
 
 
 def why_no_step(line: JobLine) -> str:
-    """Why the training panel has no step yet."""
+    """The reason why the training panel has no step yet."""
     waits = _why_no_figures(line, "Training", "No training step was printed in this job.")
     up = f"{line.ready} of {wording.count(line.jobset.ranks, 'pod')} up"
     return waits or f"No training step in the log so far ({wording.sentence(line.health.words) or up})."

@@ -168,7 +168,7 @@ def _free_cell(line: QueueLine) -> Cell:
 
 
 def why_stopped(queue: ClusterQueue | LocalQueue) -> str | None:
-    """Why a queue is stopped, by its policy or status; None if it is not stopped."""
+    """The reason why a queue is stopped, by its policy or status; None if it is not stopped."""
     if queue.stop_policy not in {"", "None"}:
         return f"stopPolicy {queue.stop_policy}"
     return queue.inactive_reason or None

@@ -156,7 +156,7 @@ async def diagnose_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> Non
 
 
 def setup_consequences(plan: SshPlan) -> list[str]:
-    """What setting up SSH will do, for the confirmation."""
+    """The changes that setting up SSH makes, for the confirmation."""
     lines = []
     if plan.makes_key:
         lines.append(f"No usable key without a passphrase was found: {plan.key_text} is created.")

@@ -187,7 +187,7 @@ class RankAction:
         return f"on_rank('{self.name}')"
 
     def refusal(self, slot: PodSlot) -> str:
-        """Why the action is not possible for that rank now; empty if it is."""
+        """The reason why the action is not possible for that rank now; empty if it is."""
         if not (self.running or self.alive):
             return ""
         if slot.pod is not None and slot.pod.ended_text():

@@ -133,7 +133,7 @@ class AlarmsScreen(LiveScreen):
         self.refresh_bindings()
 
     def _remedy_words(self) -> list[Span]:
-        """What can be done about the alarm, each with its key."""
+        """The remedies for the alarm, each with its key."""
         trouble, alarm = self._chosen_trouble(), self.table.row
         if trouble is None and alarm is not None and alarm.job and self.app.connected:
             return [Span(self._remaining_run_words(alarm))]

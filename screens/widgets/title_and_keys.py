@@ -44,7 +44,7 @@ class TitleContents:
 
 
 class TabShape(NamedTuple):
-    """How much the title bar shows of the tabs: names, keys, or the open tab only."""
+    """The form of the tabs in the title bar: names, keys, or the open tab only."""
 
     shows_names: bool = True  # of tabs that are not open; the keys that open them it says as long as there is room
     shows_others: bool = True  # anything of them

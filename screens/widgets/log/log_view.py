@@ -135,7 +135,7 @@ class LogView(Vertical):
     watch_status = watch_over = _update_status
 
     def _empty_reason(self) -> str:
-        """Why a filter shows no lines, and how to remove it; empty if there are lines or no filter."""
+        """The reason why a filter shows no lines, and how to remove it; empty if there are lines or no filter."""
         lines, total = self.lines, self.lines.total
         if lines.keep is None or lines.shown or not total:
             return ""
