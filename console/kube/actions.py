@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
+import yaml
 
 from console.decoding import DECODING_ERRORS
 from console.errors import BadInput, NotFound, Refused, Unreadable
@@ -130,8 +131,6 @@ async def read_manifest(client: Client, discovery: ApiDiscovery, kind_name: str,
                 data[field] = dict.fromkeys(data[field], _HIDDEN_VALUE)
         if isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict):
             metadata["annotations"].pop("kubectl.kubernetes.io/last-applied-configuration", None)
-    import yaml  # which no other request needs
-
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
 
 

@@ -15,22 +15,20 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
 from urllib.parse import quote, urlsplit
 
 import msgspec
+import yaml
 from msgspec import Struct, field
 
 from console.errors import BadKubeconfig
 from console.folders import atomic_write, make_private
-from console.kube.safe_yaml import MAX_CHARACTERS, NotPlainError, load_yaml, parse_plain_yaml, safe_loader
+from console.kube.safe_yaml import MAX_CHARACTERS, load_yaml, safe_loader
 from console.kube.snapshot import ContextName
 
 if TYPE_CHECKING:
-    import yaml
-
     Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -318,16 +316,11 @@ def _load_yaml(path: Path) -> tuple[str, Any]:
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(MAX_CHARACTERS + 1)
+        return text, load_yaml(text)
     except OSError as error:
         raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {error.strerror}.", _REPAIR_FILE) from error
     except UnicodeDecodeError as error:
         raise BadKubeconfig(f"The kubeconfig {path} is not a text file.", _REPAIR_FILE) from error
-    with suppress(NotPlainError):  # then the loader of all YAML says what it is
-        return text, parse_plain_yaml(text)
-    import yaml
-
-    try:
-        return text, load_yaml(text)
     except yaml.YAMLError as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "syntax error"
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -435,15 +428,11 @@ def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
 
 
 def _dump_yaml(config: Any) -> str:
-    import yaml
-
     return yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=10_000)
 
 
 def _insert_entry(text: str, name: str, parts: dict[str, tuple[int | None, dict[str, Any]]]) -> str | None:
     """The file's text with the entry added and everything else unchanged; None if the text has an unusual layout."""
-    import yaml
-
     if not text.strip():
         return None
     cuts: list[tuple[int, int, str]] = []
