@@ -40,7 +40,9 @@ M = TypeVar("M")
 LIST_PAGE_OBJECTS = 500
 SELECTED_PAGE_OBJECTS = 2000
 """Objects per page of a list with selectors: a command shows nothing before the last page."""
-LONG_LIST_OBJECTS = 1000  # objects beyond the first page from which on it is asked which of them are needed
+FIRST_PAGE_OBJECTS = 100
+"""Objects on the first page of a list that may turn out to be long: that page is then dropped."""
+LONG_LIST_OBJECTS = 1400  # objects beyond the first page from which on it is asked which of them are needed
 TURNS_UNTIL_SENT = 3  # of the event loop, in which a request leaves
 WATCH_TIMEOUT = 90.0  # seconds without a line after which a watch is taken for dead; bookmarks come about every 60
 WATCH_SECONDS = (240, 480)  # least and most seconds after which the server is asked to end a watch
@@ -270,8 +272,9 @@ class HttpSource:
         self._find_selector = query if callable(query) else None
 
     async def page(self, token: str) -> bytes:
-        limit = str(SELECTED_PAGE_OBJECTS if self._query else LIST_PAGE_OBJECTS)
-        params = {"limit": limit, **self._query, **({"continue": token} if token else {})}
+        limit = SELECTED_PAGE_OBJECTS if self._query else LIST_PAGE_OBJECTS
+        limit = FIRST_PAGE_OBJECTS if self._find_selector and not token else limit
+        params = {"limit": str(limit), **self._query, **({"continue": token} if token else {})}
         return await self._client.request("GET", self._path, action=f"list {self._description}", params=params)
 
     async def choose_selector(self, first_page: bytes) -> bool:

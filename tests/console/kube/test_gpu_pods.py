@@ -79,9 +79,9 @@ async def test_pods_are_left_out_that_certainly_ask_for_no_gpu(server: Server, q
 @pytest.mark.parametrize(
     ("server", "asked"),
     [
-        (Server([revision("a"), revision("b")]), ["500", "1", "2000"]),
-        (Server([revision("a"), revision("b")], remaining=LONG_LIST_OBJECTS), ["500", "500"]),
-        (Server([revision("a"), revision("b")], strangers=1), ["500", "1", "500"]),
+        (Server([revision("a"), revision("b")]), ["100", "1", "2000"]),
+        (Server([revision("a"), revision("b")], remaining=LONG_LIST_OBJECTS), ["100", "500"]),
+        (Server([revision("a"), revision("b")], strangers=1), ["100", "1", "500"]),
     ],
     ids=["long", "short", "all are needed"],
 )
