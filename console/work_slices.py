@@ -46,12 +46,12 @@ def key_expected() -> bool:
     return time.monotonic() < _last_key_press + KEY_RECENT_SECONDS
 
 
-def rest_seconds(worked_seconds: float, times: float = 1.0, *, keys_likely: bool = False) -> float:
+def rest_seconds(worked_seconds: float, factor: float = 1.0, *, keys_likely: bool = False) -> float:
     """The seconds to pause after `worked_seconds`, multiplied by `times`; `keys_likely`: as if a key were expected."""
     if _last_key_press == -math.inf and not keys_likely:
         return 0.0
     share = REST_PER_WORK_NEAR_KEYS if keys_likely or key_expected() else REST_PER_WORK
-    return min(MAX_REST_SECONDS, times * share * worked_seconds)
+    return min(MAX_REST_SECONDS, factor * share * worked_seconds)
 
 
 def _seconds_until_turn(worked_seconds: float, times: float = 1.0, *, keys_likely: bool = False) -> float:
@@ -71,10 +71,10 @@ async def rest_after_slice() -> None:
 class WorkSlices:
     """Splits the work of one task or thread into slices, with pauses in which keys are handled."""
 
-    def __init__(self, rests: float = 1.0, burst: float = math.inf) -> None:
+    def __init__(self, pause_factor: float = 1.0, burst_seconds: float = math.inf) -> None:
         """`rests` multiplies the pauses; after `burst` seconds of work they are as long as if keys were expected."""
-        self._rests, self._burst = rests, burst
-        self._began_at = self._used_up = time.monotonic()
+        self._pause_factor, self._burst = pause_factor, burst_seconds
+        self._began_at = self._slice_ended_at = time.monotonic()
         self._spent = 0.0
 
     def begin(self) -> None:
@@ -85,14 +85,14 @@ class WorkSlices:
         now = time.monotonic()
         if (worked := now - self._began_at) <= SLICE_SECONDS:
             return False
-        self._spent = worked + (self._spent if now < self._used_up + KEY_BURST_END_SECONDS else 0.0)
-        await asyncio.sleep(_seconds_until_turn(worked, self._rests, keys_likely=self._spent > self._burst))
-        self._began_at = self._used_up = time.monotonic()
+        self._spent = worked + (self._spent if now < self._slice_ended_at + KEY_BURST_END_SECONDS else 0.0)
+        await asyncio.sleep(_seconds_until_turn(worked, self._pause_factor, keys_likely=self._spent > self._burst))
+        self._began_at = self._slice_ended_at = time.monotonic()
         return True
 
     def pause_thread(self) -> None:
         if (worked := time.monotonic() - self._began_at) > SLICE_SECONDS:
-            if rest := rest_seconds(worked, self._rests):
+            if rest := rest_seconds(worked, self._pause_factor):
                 _NEVER_SET.wait(rest)
             self._began_at = time.monotonic()
 

@@ -46,20 +46,20 @@ def live_job_line(app: SessionApp, jobset: JobSet, fleet: Fleet) -> JobLine:
 def has_changed(app: SessionApp, line: JobLine) -> bool:
     key = line.jobset.key
     if not app.connected:
-        return bool(line.alarms or line.late_words)
+        return bool(line.alarms or line.late_message)
     session = app.session
     if (session.jobs.slow_report(key), session.jobs.saved_state(key)) != (line.slow, line.saved):
         return True
     known, shown = session.measures.progress_reader.progress_of(line.jobset.uid), line.job_progress
     if known is not None and (shown is None or known.at != shown.at):  # its log was read, though others' are not yet
         return True
-    if find_diagnoses(session, line) != (line.verdict, line.slow_rank):
+    if find_diagnoses(session, line) != (line.hang_verdict, line.slow_rank):
         return True
     if session.measures.progress_reader.is_unread(line.jobset) != line.is_unread:
         return True
     monitor, shown_alarms = (
         session.jobs.find_monitor(key),
-        (line.alarms, line.late_words, line.why_unknown, line.followed),
+        (line.alarms, line.late_message, line.why_unknown, line.followed),
     )
     watch = monitor.watch if monitor is not None else None
     now = (
@@ -114,7 +114,7 @@ class AlarmNotifier:
     def is_for_person(self, app: SessionApp, alarm: Alarm) -> bool:
         """Whether the alarm is of a job of this person, and began while the console was open."""
         jobset = app.fleet.jobsets.get((alarm.namespace, alarm.job))
-        return jobset is not None and app.whose(jobset.owner) == OWN_NAME and alarm.since >= self._opened
+        return jobset is not None and app.format_owner(jobset.owner) == OWN_NAME and alarm.since >= self._opened
 
     def newly_explained(self, alarms: Iterable[Alarm]) -> list[Alarm]:
         """The stall alarms whose cause, a rank, has become known since they were shown."""
@@ -154,7 +154,7 @@ class StartNotifier:
 
 def notify_starts(app: SessionApp, start_notifier: StartNotifier) -> None:
     """Notify the person of their own waiting jobs that start now."""
-    for each in start_notifier.new_starts(app.fleet, app.whose) if app.connected else ():
+    for each in start_notifier.new_starts(app.fleet, app.format_owner) if app.connected else ():
         admitted = condition(each.conditions, "Admitted")
         waited = f" after {duration(admitted.since - each.created)}" if admitted and admitted.since else ""
         words = f"Kueue has admitted it to queue {each.cluster_queue}{waited}: {each.total(GPU)} GPUs"

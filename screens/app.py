@@ -194,7 +194,7 @@ class ConsoleApp(SessionApp):
         if type(self.screen).__name__ != f"{page.title()}Screen":
             opened = make_page(page)
             if isinstance(opened, LiveScreen):
-                opened.under_more = page in PAGES_WITHOUT_TAB
+                opened.opened_from_more = page in PAGES_WITHOUT_TAB
             self.push_screen(opened)
 
     async def action_reconnect(self) -> None:
@@ -219,8 +219,8 @@ class ConsoleApp(SessionApp):
     async def leave(self) -> None:
         self.workers.cancel_all()
         await self._close_session()
-        if self._alone is not None:
-            await self._alone.close()
+        if self._google_alone is not None:
+            await self._google_alone.close()
         self.exit(0)
 
     def tick(self) -> None:
@@ -276,7 +276,7 @@ class ConsoleApp(SessionApp):
     async def action_more(self) -> None:
         """Choose one of the pages without a tab."""
         titles = {title_of(name): name for name in PAGES_WITHOUT_TAB}
-        choices = [PickEntry(title, TARGETS[name].what, present=False) for title, name in titles.items()]
+        choices = [PickEntry(title, TARGETS[name].what, is_current=False) for title, name in titles.items()]
         if title := await self.push_screen_wait(Pick("Which page?", choices)):
             self.action_open_page(titles[title])
 
@@ -291,7 +291,7 @@ async def _switch_context(screen: LiveScreen, wanted: str) -> None:
     with screen.report_errors("Could not switch the cluster"):
         session = screen.session
         choices = [
-            PickEntry(each.name, f"{each.cluster}  {each.namespace}", present=each.name == session.context)
+            PickEntry(each.name, f"{each.cluster}  {each.namespace}", is_current=each.name == session.context)
             for each in session.watch.contexts()
         ]
         asked = None if wanted else await screen.app.push_screen_wait(Pick("Which cluster?", choices))
@@ -307,8 +307,8 @@ async def _switch_namespace(screen: LiveScreen, wanted: str) -> None:
     with screen.report_errors("Could not switch the namespace"):
         session, seen, only = screen.session, screen.app.known_namespaces(), screen.app.only_namespace
         choices = [
-            PickEntry(ALL_NAMESPACES, f"launches go to {session.namespace}", present=not only),
-            *(PickEntry(each, present=each == only) for each in seen),
+            PickEntry(ALL_NAMESPACES, f"launches go to {session.namespace}", is_current=not only),
+            *(PickEntry(each, is_current=each == only) for each in seen),
         ]
         asked = None if wanted else await screen.app.push_screen_wait(Pick("Which namespace?", choices, free=True))
         name = wanted or asked

@@ -48,15 +48,15 @@ class InGoogleScreen(LiveScreen):
 
     NEEDS_CLUSTER: ClassVar[frozenset[str]] = frozenset()  # actions that have no meaning without a cluster
 
-    _without: bool | None = None
+    _without_cluster: bool | None = None
 
     def read(self) -> object:
         """Read the page's data again, in a worker."""
         return None
 
     def update_trouble(self) -> None:
-        was, self._without = self._without, self.app.without_cluster
-        if not self._without:
+        was, self._without_cluster = self._without_cluster, self.app.without_cluster
+        if not self._without_cluster:
             super().update_trouble()
             return
         self._show_title()
@@ -109,12 +109,12 @@ class ProjectRegionScreen(InGoogleScreen):
             return []
         return [Span("   no cluster: a launch needs one (a4 clusters)", "waits")]
 
-    async def placed(self, *, region: bool) -> bool:
+    async def ensure_place(self, *, needs_region: bool) -> bool:
         """Whether project and region are known; asks the person for what is missing."""
         if not self.app.without_cluster:
             return True
         cloud = self.app.google.account
-        if await cloud.default_project() and (cloud.region or not region):
+        if await cloud.default_project() and (cloud.region or not needs_region):
             return True
         return await self._ask_for_place()
 

@@ -183,7 +183,7 @@ class ParsedStyles(Stylesheet):
 
 def collect_between_keys(app: KeyOrderedApp, number: int) -> None:
     """Collect garbage in timer call `number`; without a recent key only in each GC_EVERY_AT_REST-th call."""
-    if app.since_key < GC_SECONDS or number % GC_EVERY_AT_REST == 0:
+    if app.seconds_since_key < GC_SECONDS or number % GC_EVERY_AT_REST == 0:
         app.draw_between_keys("garbage", app.collect_garbage)
 
 
@@ -203,12 +203,12 @@ class KeyOrderedApp(App[int]):
         self._looks = 0
         self._full_gc_every = 0.0  # collections of which one looks through all objects while no page is open
         self._frozen = False  # whether anything is that may go: modules stay
-        self._with_next_key: dict[str, Callable[[], None]] = {}
-        self._typed: deque[events.Key] = deque()
+        self._pending_drawings: dict[str, Callable[[], None]] = {}
+        self._waiting_keys: deque[events.Key] = deque()
         """Keys not yet handled: typed while another key was handled, or kept for a question."""
         self.typing_waits = False
         """Whether typed keys wait for the effect of an earlier key, or for a question that it may bring."""
-        self.no_letters_until = self._letters_dropped = 0.0
+        self.no_letters_until = self._letter_dropped_at = 0.0
         """Monotonic time until which letters are dropped: the first letter of a word typed on a list opened a page."""
         self._settling: asyncio.Task[None] | None = None  # waits for both
 
@@ -217,22 +217,22 @@ class KeyOrderedApp(App[int]):
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
             return
-        self._typed.append(event)
+        self._waiting_keys.append(event)
         if not self.typing_waits:
             await self._answer_next()
 
     async def _answer_next(self) -> None:
         """Handle the oldest waiting key; the next one follows when its effect is complete."""
-        while self._typed and self._typed[0].is_printable and monotonic() < self.no_letters_until:
-            self._typed.popleft()
-            if monotonic() > self._letters_dropped + QUESTION_WAIT_SECONDS:
+        while self._waiting_keys and self._waiting_keys[0].is_printable and monotonic() < self.no_letters_until:
+            self._waiting_keys.popleft()
+            if monotonic() > self._letter_dropped_at + QUESTION_WAIT_SECONDS:
                 self.notify("Letters typed before this page was there are not taken.", severity="warning", timeout=4)
-            self._letters_dropped = monotonic()
-            self.no_letters_until = self._letters_dropped + STRAY_WITHIN
-        self.typing_waits = bool(self._typed and self.screen_stack)
+            self._letter_dropped_at = monotonic()
+            self.no_letters_until = self._letter_dropped_at + STRAY_WITHIN
+        self.typing_waits = bool(self._waiting_keys and self.screen_stack)
         if not self.typing_waits:
             return
-        event, screen, focused, before = self._typed.popleft(), self.screen, self.focused, set(self.workers)
+        event, screen, focused, before = self._waiting_keys.popleft(), self.screen, self.focused, set(self.workers)
         letters = self.no_letters_until
         if not (screen.is_mounted and await self._is_answered(event)):
             await super().on_event(event)
@@ -245,9 +245,9 @@ class KeyOrderedApp(App[int]):
         self,
         focused: MessagePump,
         screen: Screen[Any],
-        before: set[Worker[Any]],
-        begun: set[Worker[Any]],
-        letters: float,
+        workers_before: set[Worker[Any]],
+        new_workers: set[Worker[Any]],
+        no_letters_until: float,
     ) -> None:
         """Wait until a key has had its effect, including a question asked by a worker that it started.
 
@@ -258,17 +258,17 @@ class KeyOrderedApp(App[int]):
                 await self._wait_for_parents(focused)
                 while self.screen_stack and not self.screen.is_mounted:
                     await self._wait_for_parents(self.screen)
-        asking = [each for each in begun | (set(self.workers) - before) if each.group == QUESTION_WORKERS]
+        asking = [each for each in new_workers | (set(self.workers) - workers_before) if each.group == QUESTION_WORKERS]
         late = self._pressed_at + QUESTION_WAIT_SECONDS
         while asking and self.screen_stack and self.screen is screen:
             if monotonic() > late or all(each.is_finished for each in asking):
-                if self.no_letters_until == letters:  # else a page opens, and it is told that they are dropped
-                    self._typed.clear()
+                if self.no_letters_until == no_letters_until:  # else a page opens, and it is told that they are dropped
+                    self._waiting_keys.clear()
                 break
             await asyncio.sleep(_QUESTION_POLL_SECONDS)
         while asking and self.screen_stack and not self.screen.is_mounted:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(_QUESTION_POLL_SECONDS)
-        if self.no_letters_until != letters:  # however long its page took to come
+        if self.no_letters_until != no_letters_until:  # however long its page took to come
             self.no_letters_until = monotonic() + STRAY_WITHIN
         self.call_later(self._answer_next)
 
@@ -283,18 +283,18 @@ class KeyOrderedApp(App[int]):
     # what changes by itself
 
     @property
-    def answering(self) -> bool:
+    def is_handling_key(self) -> bool:
         return self.typing_waits or monotonic() < self._pressed_at + PAINT_SECONDS
 
     @property
-    def since_key(self) -> float:
+    def seconds_since_key(self) -> float:
         """Seconds since the last key."""
         return monotonic() - self._pressed_at
 
     @property
     def keys_likely(self) -> bool:
         """Whether a key is being handled, or another key press is likely."""
-        return self.answering or monotonic() < self._pressed_at + KEY_PAUSE_SECONDS
+        return self.is_handling_key or monotonic() < self._pressed_at + KEY_PAUSE_SECONDS
 
     def collect_garbage(self) -> None:
         """Collect reference cycles among young objects; among frozen objects too while nobody presses a key.
@@ -306,7 +306,7 @@ class KeyOrderedApp(App[int]):
         """
         pages = sum(map(len, self._screen_stacks.values())) - len(self._screen_stacks)
         self._looks += 1
-        rested = self.since_key > FULL_GC_REST_SECONDS
+        rested = self.seconds_since_key > FULL_GC_REST_SECONDS
         if full := self._frozen and rested and self._looks >= (FULL_GC_EVERY if pages else self._full_gc_every):
             gc.unfreeze()
         seconds = collect_cycles()
@@ -327,20 +327,20 @@ class KeyOrderedApp(App[int]):
         if monotonic() - self._pressed_at > KEY_PAUSE_SECONDS:
             draw()
             return
-        if not self._with_next_key:
+        if not self._pending_drawings:
             call_after(self, KEY_PAUSE_SECONDS, self._draw_due)
-        self._with_next_key[label] = draw
+        self._pending_drawings[label] = draw
 
     def _draw_due(self) -> None:
-        if self._with_next_key and monotonic() - self._pressed_at > KEY_PAUSE_SECONDS:
+        if self._pending_drawings and monotonic() - self._pressed_at > KEY_PAUSE_SECONDS:
             self._draw_waiting()
-        elif self._with_next_key:
+        elif self._pending_drawings:
             call_after(self, KEY_PAUSE_SECONDS, self._draw_due)
 
     def _draw_waiting(self) -> None:
         if not self.is_running:  # the screens are being taken away
             return
-        waiting, self._with_next_key = self._with_next_key, {}
+        waiting, self._pending_drawings = self._pending_drawings, {}
         for draw in waiting.values():
             draw()
 

@@ -54,11 +54,11 @@ class PanedScreen(LiveScreen):
         & #pane.-bare { border: none; }
     }
     """
-    parted = False  # whether what may stand under a list is shown
-    _placed = "", False  # where the pane is, and whether it is large
+    shows_under = False  # whether what may stand under a list is shown
+    _pane_placement = "", False  # where the pane is, and whether it is large
     BELOW: ClassVar[int] = 30  # lines of a terminal from which on the pane is below the list
     RIGHT: ClassVar[int] = 130  # columns of a terminal from which on a large one is right of it
-    TAKES: ClassVar[bool] = True  # whether a pane below a long list takes lines of it
+    PANE_TAKES_LINES: ClassVar[bool] = True  # whether a pane below a long list takes lines of it
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("z", "pane", "Pane", id="pane.size", tooltip="The pane of the row under the cursor: usual, large, off")
     ]
@@ -68,7 +68,7 @@ class PanedScreen(LiveScreen):
     def beside_pane(self, *widgets: Widget) -> ComposeResult:
         for part in widgets:
             if isinstance(part, ResourceTable):
-                part.moved = self._on_other_row  # at once, so that both are painted together
+                part.on_cursor_moved = self._on_other_row  # at once, so that both are painted together
         with Room(id="split"):
             with Room(id="list"):
                 yield from widgets
@@ -94,7 +94,7 @@ class PanedScreen(LiveScreen):
     def _pane_or_rest_lines(self, width: int, height: int, now: float) -> Lines:
         left = width // 2
         other = self.under_lines(width - left - 3, height, now) if self.has_class("-below") and width >= PARTED else []
-        self.parted = bool(other) or self.under.display
+        self.shows_under = bool(other) or self.under.display
         return (
             side_by_side(self.pane_lines(left, height, now), other, left)
             if other
@@ -118,7 +118,7 @@ class PanedScreen(LiveScreen):
         columns = width * (max(LARGE_PANE_PERCENT, share) if large else share) // 100
         own = large or panes.right  # what somebody has chosen may leave a list less
         columns = (columns if width >= self.RIGHT else 0) if own else min(columns, self.room_beside(width, height))
-        spare = (panes.below or min(MAX_PANE_LINES, room - self.BELOW + OTHER_LINES)) if self.TAKES else 0
+        spare = (panes.below or min(MAX_PANE_LINES, room - self.BELOW + OTHER_LINES)) if self.PANE_TAKES_LINES else 0
         below = left if left >= MIN_ROWS_ABOVE_PANE else spare if spare >= MIN_PANE_LINES else 0
         place = "-right" if columns >= MIN_COLUMNS else "-below" if large or (below and height >= self.BELOW) else ""
         place = "" if chosen == "off" else place
@@ -131,11 +131,11 @@ class PanedScreen(LiveScreen):
         if shown != under.display:
             under.display = shown
         set_size(last, "height", getattr(last, "lines_wanted", 1) if shown else None)
-        self.pane.more = "…" if large else SidePane.more
+        self.pane.more_text = "…" if large else SidePane.more_text
         self.pane.renew()
         self.pane.set_class(not self.pane.lines, "-bare")
-        if (place, large) != self._placed:
-            self._placed = place, large
+        if (place, large) != self._pane_placement:
+            self._pane_placement = place, large
             self.refresh_bindings()  # the pane's key says what it does next
 
     def on_mount(self) -> None:

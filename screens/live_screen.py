@@ -91,7 +91,7 @@ class FilterLine(SearchLine):
 
     @property
     def _match_count_text(self) -> str:
-        so_far = " so far" if self.table.listing.searching and self.table.filter_text else ""
+        so_far = " so far" if self.table.listing.lacks_texts and self.table.filter_text else ""
         return f"{len(self.table.listing):,}{so_far} of {len(self.table.listing.rows):,}"
 
     def show_matches(self) -> None:
@@ -149,7 +149,7 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
     SHOWS: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """By action that shows or hides a part: the page's CSS class while it is shown, and the label for hiding it."""
     KINDS: ClassVar[tuple[str, ...]] = ()  # kinds this screen stands on: its freshness is theirs
-    OPENS: ClassVar[str] = ""  # name of the page that a row of a table opens, about that row
+    ROW_PAGE: ClassVar[str] = ""  # name of the page that a row of a table opens, about that row
 
     SUBJECT: ClassVar[frozenset[str]] = frozenset({"context", "namespace"})
     """The objects that a person's own commands may refer to on this page, by the keys of `subject`."""
@@ -158,11 +158,11 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
     """Whether the page shows an object of one cluster; it then closes when the console switches to another cluster."""
 
     focused: reactive[Widget | None] = reactive(None, repaint=False)  # Textual paints all of the page anew
-    crumb = ""  # name of this page in the trail; empty on a main screen
-    under_more = False  # whether it was opened as one of the pages that are no tab, whatever was shown before
+    trail_name = ""  # name of this page in the trail; empty on a main screen
+    opened_from_more = False  # whether it was opened as one of the pages that are no tab, whatever was shown before
     _own_keys: Sequence[str] = ()  # of the person's own commands; nothing else here has them
-    _opened_in = ""  # the cluster it was opened in, as soon as that is known
-    _config_taken: LoadedConfig | None = None
+    _opened_in_context = ""  # the cluster it was opened in, as soon as that is known
+    _applied_config: LoadedConfig | None = None
     _offered: object = None  # what the keys that can be used depended on when they were shown
     _rested_at = 0.0
     _drawing_due = False
@@ -218,7 +218,7 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
         if self.is_mounted:
             (self.draw_latest_fleet if self._drawing_is_slow else self.draw_fleet)()
             self.update_trouble()
-            if self._config_taken is not self.app.loaded:
+            if self._applied_config is not self.app.loaded:
                 self.apply_config()
             self._show_keys()
 
@@ -231,29 +231,29 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
         """The monotonic time by which the page is redrawn even while keys are handled."""
         return max(self._rested_at, monotonic()) + (MAX_KEY_DELAY_OF_SLOW if self._drawing_is_slow else MAX_KEY_DELAY)
 
-    def _draw_between_keys(self, latest: float) -> None:
+    def _draw_between_keys(self, deadline: float) -> None:
         """Draw when the pause after the last drawing is over and no key is waiting, with a maximum delay."""
         now = monotonic()
         wait = self._rested_at - now
-        keys = self.app.keys_likely if self._drawing_is_slow else self.app.answering
-        if wait <= 0 and now < latest and keys:
+        keys = self.app.keys_likely if self._drawing_is_slow else self.app.is_handling_key
+        if wait <= 0 and now < deadline and keys:
             wait = KEY_POLL_SECONDS
         if wait > 0 and _is_in_sight(self):
-            self._draw_after_pause(wait, latest)
+            self._draw_after_pause(wait, deadline)
         else:
             self._drawing_due = False
             self.draw_fleet()
 
-    def _draw_after_pause(self, wait: float, latest: float) -> None:
+    def _draw_after_pause(self, pause_seconds: float, deadline: float) -> None:
         self._drawing_due = True
-        call_after(self, wait, partial(self._draw_between_keys, latest))
+        call_after(self, pause_seconds, partial(self._draw_between_keys, deadline))
 
     def draw_fleet(self) -> None:
         if not (_is_in_sight(self) and self.display):  # a page that is being removed has lost its widgets
             return
         here = self.app.session.context if self.app.connected else ""
-        self._opened_in = self._opened_in or here
-        if self.OF_CLUSTER and here not in {"", self._opened_in}:
+        self._opened_in_context = self._opened_in_context or here
+        if self.OF_CLUSTER and here not in {"", self._opened_in_context}:
             self.app.pop_screen()
             return
         start = thread_time()  # whatever else the machine does meanwhile
@@ -268,7 +268,7 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
         self._drawing_is_slow = cost > SLOW_DRAWING_SECONDS
         listing = any(link.state is WatchState.LISTING for link in self.links(self.app.fleet))
         rest = min(REST_FACTOR * cost, max(MIN_LISTING_REST, LISTING_FACTOR * cost) if listing else MAX_REST)
-        behind = any(table.listing.behind for table in self.walk_children(ResourceTable))
+        behind = any(table.listing.is_behind for table in self.walk_children(ResourceTable))
         rest = cost if behind else rest if self._drawing_is_slow else 0.0
         self._rested_at = monotonic() + rest
         if behind and not self._drawing_due:
@@ -287,8 +287,8 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
             await asyncio.sleep(PROGRESS_POLL_SECONDS)
 
     def apply_config(self) -> None:
-        self._config_taken = self.app.loaded
-        config = self._config_taken.config
+        self._applied_config = self.app.loaded
+        config = self._applied_config.config
         for table in self.walk_children(ResourceTable):
             if table.LIST:
                 table.configure(config.lists.get(table.LIST, ListConfig()))
@@ -333,12 +333,12 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
     def _show_title(self) -> None:
         app, session = self.app, self.app.session if self.app.connected else None
         launching = app.current_mode == "launch"  # where launches go matters there, not what lists show
-        pages = [page for page in app.screen_stack if isinstance(page, LiveScreen) and page.crumb]
-        first = max((at for at, page in enumerate(pages) if page.under_more), default=-1)
+        pages = [page for page in app.screen_stack if isinstance(page, LiveScreen) and page.trail_name]
+        first = max((at for at, page in enumerate(pages) if page.opened_from_more), default=-1)
         title = TitleContents(
             tabs=(*app.TABS, ("more", "0", "More")),
-            here=app.current_mode if first < 0 else "more",
-            trail=tuple(page.crumb for page in pages[max(first, 0) :]),
+            open_mode=app.current_mode if first < 0 else "more",
+            trail=tuple(page.trail_name for page in pages[max(first, 0) :]),
             cluster=session.context if session else app.settings.context,
             namespace=session.namespace if session and launching else app.only_namespace or ALL_NAMESPACES,
             narrowed=bool(app.only_namespace),
@@ -446,8 +446,8 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
 
     @on(ResourceTable.Opened)
     def _open_row(self, event: ResourceTable.Opened) -> None:
-        if self.OPENS:
-            self.app.open_page(self.OPENS, *event.key)
+        if self.ROW_PAGE:
+            self.app.open_page(self.ROW_PAGE, *event.key)
 
     @on(ResourceTable.Changed)
     def _count_filtered(self, event: ResourceTable.Changed) -> None:

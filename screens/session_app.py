@@ -80,12 +80,12 @@ class SessionApp(KeyOrderedApp):
         self.settings, self._connect = settings, connect
         self._known_context = ""  # of the last session
         self._session: Session | None = None
-        self._alone: GoogleServices | None = None
+        self._google_alone: GoogleServices | None = None
         self.only_namespace = settings.namespace
         """The namespace whose jobs, pods and workloads are listed; empty: all."""
         self.launched: tuple[str, str] | None = None
         """(namespace, name) of the job launched last, until the list of jobs has put its cursor there."""
-        self.launch_wish: LaunchRequest | None = None
+        self.launch_request: LaunchRequest | None = None
         """The recipe and values with which the launch form is to open; None once it has used them."""
         self.pane_size = pane_size  # of the panes beside lists, see `screens.list_and_pane`
         self._job_styles = JobColors()
@@ -104,14 +104,14 @@ class SessionApp(KeyOrderedApp):
         for each in [each for each in self._notifications if each.message.startswith(title)]:
             self._unnotify(each)  # Textual's own toasts go this way; there is no other for one of several
 
-    def whose(self, owner: str) -> str:
+    def format_owner(self, owner: str) -> str:
         """The owner as shown: "you" for what this person launched."""
         return self.session.watch.format_owner(owner) if self.connected else owner
 
     def owner_words(self, namespace: str, job: str) -> str:
         """The owner of a job as text for filters; empty for a job that is not in the snapshot."""
         jobset = self.fleet.jobsets.get((namespace, job))
-        return owner_words(self.whose(jobset.owner), jobset.owner) if jobset is not None else ""
+        return owner_words(self.format_owner(jobset.owner), jobset.owner) if jobset is not None else ""
 
     @property
     def session(self) -> Session:
@@ -132,11 +132,11 @@ class SessionApp(KeyOrderedApp):
         """Google Cloud for the cluster or for the login alone. Raises Unreachable while connecting."""
         if not self.without_cluster:
             return self.session.google
-        if self._alone is None:
+        if self._google_alone is None:
             from console.google.services import GoogleServices
 
-            self._alone = GoogleServices(read_only=self.settings.read_only)
-        return self._alone
+            self._google_alone = GoogleServices(read_only=self.settings.read_only)
+        return self._google_alone
 
     @property
     def connected(self) -> bool:
@@ -218,7 +218,7 @@ class SessionApp(KeyOrderedApp):
         self.push_screen(opened)
 
     def open_launch(self, launch_request: LaunchRequest) -> None:
-        self.launch_wish = launch_request
+        self.launch_request = launch_request
         self.no_letters_until = monotonic() + STRAY_WITHIN
         self.switch_mode("launch")
         while len(self.screen_stack) > 1:

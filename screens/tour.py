@@ -62,15 +62,15 @@ def run_tour(folder: Path | None, *, speed: float, seed: int) -> int:
     return 0
 
 
-async def _drive_console(app: ConsoleApp, pictures: Path) -> None:
+async def _drive_console(app: ConsoleApp, screenshot_folder: Path) -> None:
     async with app.run_test(size=TERMINAL_SIZE) as pilot:
-        guide = TourGuide(app, pilot, pictures)
-        await guide.look_round()
-        await guide.launch()
-        await guide.watch()
-        await guide.reach_in()
-        await guide.stop()
-        await guide.remember()
+        guide = TourGuide(app, pilot, screenshot_folder)
+        await guide.show_pages()
+        await guide.launch_test()
+        await guide.watch_test()
+        await guide.run_in_pod()
+        await guide.stop_job()
+        await guide.show_history()
         await app.action_quit()
 
 
@@ -80,16 +80,16 @@ class TourGuide:
 
     app: ConsoleApp
     pilot: Pilot[int]
-    pictures: Path
-    shots: int = 0
+    screenshot_folder: Path
+    screenshot_count: int = 0
 
     @property
     def fleet(self) -> Fleet:
         return self.app.fleet
 
-    async def look_round(self) -> None:
+    async def show_pages(self) -> None:
         await self.wait_for("the first picture", lambda: self.fleet.nodes and self.fleet.pods and self.fleet.workloads)
-        await self.settled()
+        await self.wait_until_drawn()
         self.step("1", "Fleet: node pools and the floor")
         for pool in POOLS.rows(self.fleet):
             nodes = f"{pool['ready']}/{pool['nodes']} nodes ready"
@@ -115,7 +115,7 @@ class TourGuide:
         self.save_screenshot("help")
         await self.press("escape", "and back")
 
-    async def launch(self) -> None:
+    async def launch_test(self) -> None:
         await self.press("5", "Launch: NCCL all-reduce on 16 GPUs")
         page = self.app.screen
         assert isinstance(page, LaunchScreen)
@@ -136,14 +136,14 @@ class TourGuide:
         self.save_screenshot("launch")
         await self.press("ctrl+s", "What will be created")
         await self.wait_for("the look before the launch", lambda: is_review_checked(self.app.screen))
-        await self.settled()
+        await self.wait_until_drawn()
         self.save_screenshot("preview")
         await self.press("enter", "Launch it")
         await self.wait_for("the job's page", lambda: isinstance(self.app.screen, JobScreen))
         await self.wait_for("admission", lambda: self.job and self.job.state != JobState.PENDING)
         print_line(f"   {JOB_NAME} is admitted: {self.job.gpus if self.job else 0} GPUs")
 
-    async def watch(self) -> None:
+    async def watch_test(self) -> None:
         page = self.app.screen
         assert isinstance(page, JobScreen)
         await self.wait_for("the job's page", lambda: page.query(NcclPanel))
@@ -155,7 +155,7 @@ class TourGuide:
             shown = self.print_new_rows(panel.test, shown)
             if shown >= SCREENSHOT_ROWS and not halved:
                 halved = True
-                await self.settled()
+                await self.wait_until_drawn()
                 self.save_screenshot("nccl-running")
         self.print_new_rows(panel.test, shown)
         test = panel.test
@@ -164,7 +164,7 @@ class TourGuide:
         print_line(f"   average {test.avg_busbw} GB/s, peak {test.peak_busbw} GB/s, {test.ranks} ranks, ok: {test.ok}")
         verdict = judge_test(test, accelerator=panel.shown.accelerator if panel.shown else "")
         print_line(f"   verdict: {verdict.passing}, {verdict.why}")
-        await self.settled()
+        await self.wait_until_drawn()
         self.save_screenshot("nccl")
         for key, what in (("r", "pods"), ("l", "log"), ("e", "events")):
             await self.press(key, f"The job's {what}")
@@ -183,7 +183,7 @@ class TourGuide:
             )
         return len(rows)
 
-    async def reach_in(self) -> None:
+    async def run_in_pod(self) -> None:
         """Run a command in a pod; a shell would need a terminal."""
         self.step("s", "A command in pod 0 of llama-70b (a shell would take over the terminal, and there is none)")
         job = self.fleet.jobsets["default", "llama-70b"]
@@ -198,11 +198,11 @@ class TourGuide:
             print_line(f"   {line}")
         print_line(f"   exit code {code}")
 
-    async def stop(self) -> None:
+    async def stop_job(self) -> None:
         """Stop the job and check that nothing is left."""
         await self.press("x", f"Stop {JOB_NAME}")
         await self.wait_for("the question", lambda: isinstance(self.app.screen, Confirm))
-        await self.settled()
+        await self.wait_until_drawn()
         self.save_screenshot("stop")
         await self.press("y", "Yes")
         await self.wait_for(
@@ -214,10 +214,10 @@ class TourGuide:
         await self.wait_for("the end of the question", lambda: not isinstance(self.app.screen, Confirm))
         await self.press("escape")
         await self.wait_for("the list of jobs", lambda: isinstance(self.app.screen, JobsScreen))
-        await self.settled()
+        await self.wait_until_drawn()
         self.save_screenshot("jobs-after")
 
-    async def remember(self) -> None:
+    async def show_history(self) -> None:
         await self.press("6", "Runs: what was launched, and how it ended")
         page = self.app.screen
         assert isinstance(page, RunsScreen)
@@ -229,7 +229,7 @@ class TourGuide:
             f"   run {run.number}, {run.name}: {run.outcome}, "
             f"peak {run.peak_busbw} GB/s, average {run.average_busbw} GB/s"
         )
-        await self.settled()
+        await self.wait_until_drawn()
         self.save_screenshot("runs")
 
     @property
@@ -238,7 +238,7 @@ class TourGuide:
 
     async def type_over(self, text: str) -> None:
         await self.pilot.press("end", "ctrl+u", *text)
-        await self.settled()
+        await self.wait_until_drawn()
 
     # asking and waiting
 
@@ -249,9 +249,9 @@ class TourGuide:
         if label:
             self.step(key, label)
         await self.pilot.press(key)
-        await self.settled()
+        await self.wait_until_drawn()
 
-    async def settled(self) -> None:
+    async def wait_until_drawn(self) -> None:
         """Wait until all pending messages are handled and drawn."""
         await self.pilot.pause()
         await asyncio.sleep(SCREEN_POLL_SECONDS)
@@ -270,8 +270,8 @@ class TourGuide:
                 raise
 
     def save_screenshot(self, name: str) -> None:
-        self.shots += 1
-        path = self.pictures / f"{self.shots:02d}-{name}.svg"
+        self.screenshot_count += 1
+        path = self.screenshot_folder / f"{self.screenshot_count:02d}-{name}.svg"
         path.write_text(self.app.export_screenshot())
         print_line(f"   → {path}")
 

@@ -136,7 +136,7 @@ class FakeAlarms:
 
     async def check_job(self, namespace: str, name: str, seconds: float) -> AlarmReport:
         watch = self.find((namespace, name)).watch
-        return AlarmReport(watch.active, watch.late, self.refused, unread=self.unread)
+        return AlarmReport(watch.active, watch.late, self.refused, unread_reason=self.unread)
 
     def pop_new_alarms(self) -> list[Alarm]:
         news, self._news = self._news, []
@@ -579,8 +579,8 @@ class FakeStream:
         self.gaps: list[tuple[float, float]] = []
         self.complete_until = math.inf
         self.restarts = restarts
-        self.memory = memory
-        self.open = b""
+        self.cursor = memory
+        self.open_line = b""
         self._session, self._wanted, self._clean = session, wanted, clean
 
     async def run(self, receive: Callable[[list[tuple[float, bytes]]], None]) -> None:
@@ -598,18 +598,18 @@ class FakeStream:
             raise session.unread[key]
         if wanted.previous and key not in logs:
             raise NotFound(f"Could not read the log of pod {wanted.pod}: its container has no previous run.")
-        if wanted.tail is not None and not self.memory.last:
+        if wanted.tail is not None and not self.cursor.last:
             at = max(0, len(logs.get(key, [])) - wanted.tail)
-        self.memory.rewind()
+        self.cursor.rewind()
         self.state = StreamState.LIVE
         try:
             while True:
                 lines = logs.get(key, [])[at:]
                 at += len(lines)
                 raws = [f"{format_time(line.time)} {line.text}".encode() for line in lines]
-                fresh = self.memory.drop_repeated(split_timestamps(self._clean(raws)))
-                seen, self.open = self.open, session.drawn.get(key, b"")
-                if fresh or self.open != seen:
+                fresh = self.cursor.drop_repeated(split_timestamps(self._clean(raws)))
+                seen, self.open_line = self.open_line, session.drawn.get(key, b"")
+                if fresh or self.open_line != seen:
                     yield fresh
                 if not lines and (key not in session.running or not wanted.follow):
                     break

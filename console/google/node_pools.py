@@ -247,7 +247,7 @@ def merge_google_pools(found: Iterable[Pool], snapshot: PoolsSnapshot | None) ->
     if snapshot is None:
         return pools
     facts = {each.pool.name: each for each in snapshot.pools}
-    here = {pool.name for pool in pools if pool.labelled}
+    here = {pool.name for pool in pools if pool.is_labelled}
     asked = sum(each.state in {"pending", "accepted"} for each in snapshot.requests)
     more = [
         GooglePool(
@@ -265,7 +265,7 @@ def merge_google_pools(found: Iterable[Pool], snapshot: PoolsSnapshot | None) ->
     ]
     more.sort(key=lambda pool: (not pool.accelerator, pool.name))
     known = [
-        GooglePool(**structs.asdict(pool), status=facts[pool.name]) if pool.labelled and pool.name in facts else pool
+        GooglePool(**structs.asdict(pool), status=facts[pool.name]) if pool.is_labelled and pool.name in facts else pool
         for pool in pools
     ]
     return (*known, *more)

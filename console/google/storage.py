@@ -283,11 +283,11 @@ class CloudStorage:
             ):
                 async for batch in batches:
                     await asyncio.to_thread(logs.add_lines, batch)
-            if not logs.counted:
+            if not logs.lines_by_file:
                 raise NotFound(f"There are no logs of {job}.", "Does the job exist in this namespace?")
-            for name in logs.counted:
+            for name in logs.lines_by_file:
                 await buckets.upload(GcsPlace(place.bucket, place.folder + name), logs.file_path(name), replace=replace)
-            return StoreReport(str(place), tuple(logs.counted.items()))
+            return StoreReport(str(place), tuple(logs.lines_by_file.items()))
 
     async def list_lustre(self, project: str = "") -> tuple[LustreInstance, ...]:
         """Lustre instances of the project, those in the cluster's zones first."""

@@ -304,7 +304,7 @@ class HttpSource:
 
 async def _iter_lines(answer: HttpResponse) -> AsyncGenerator[bytes, None]:
     """Yield the lines of a watch, with pauses after key presses and in long bursts, so that the screen is drawn."""
-    slices = WorkSlices(rests=REST_PER_SECOND, burst=MAX_BURST_SECONDS)
+    slices = WorkSlices(pause_factor=REST_PER_SECOND, burst_seconds=MAX_BURST_SECONDS)
 
     async def arrived() -> AsyncIterator[bytes]:
         async for chunk in answer.iter_chunks():

@@ -71,7 +71,7 @@ async def _read_pod_figures(
     await asyncio.to_thread(reader.feed_lines, [PodLine(0, line.time, line.text) for line in lines])
     reader.close()
     if (end := find_end(lines[-FAILURE_TAIL_LINES:], number, failed_pod)) is not None:
-        measures.ends[number] = end
+        measures.pod_ends[number] = end
     for line in lines:
         measures.feed_start(number, line.time, line.text)
     spans = measures.list_spans(until, current_config().config.alarms)

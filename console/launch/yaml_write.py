@@ -93,15 +93,15 @@ def _format_single(value: Value) -> str:
 class _TextEdits:
     text: str
     same: HasValue
-    spare: CanStay
-    made: list[tuple[int, int, str]] = dataclass_field(default_factory=list)
+    can_stay: CanStay
+    edits: list[tuple[int, int, str]] = dataclass_field(default_factory=list)
 
     def replace(self, start: int, end: int, text: str) -> None:
-        self.made.append((start, end, text))
+        self.edits.append((start, end, text))
 
     def remove_lines(self, start: int, end: int) -> None:
         first = self.text.rfind("\n", 0, start) + 1
-        self.made.append((first, self.end_of_line(end), ""))
+        self.edits.append((first, self.end_of_line(end), ""))
 
     def end_of_line(self, offset: int) -> int:
         end = self.text.find("\n", offset)
@@ -109,18 +109,18 @@ class _TextEdits:
 
     def insert(self, offset: int, lines: Sequence[str], column: int) -> None:
         missing = "\n" if offset and self.text[offset - 1] != "\n" else ""
-        self.made.append((offset, offset, missing + "".join(f"{line}\n" for line in _indent_lines(lines, column))))
+        self.edits.append((offset, offset, missing + "".join(f"{line}\n" for line in _indent_lines(lines, column))))
 
     def apply_edits(self) -> str:
         text = self.text
         # From the end; of what is inserted at one place, the inner map's lines were made first and come first.
-        order = sorted(enumerate(self.made), key=lambda each: (*each[1][:2], each[0]), reverse=True)
+        order = sorted(enumerate(self.edits), key=lambda each: (*each[1][:2], each[0]), reverse=True)
         for _, (start, end, new) in order:
             text = text[:start] + new + text[end:]
         return text
 
 
-def edit_text(old_text: str, values: Mapping[str, Value], same: HasValue, spare: CanStay) -> str | None:
+def edit_text(old_text: str, values: Mapping[str, Value], has_value: HasValue, can_stay: CanStay) -> str | None:
     """The person's text edited in place to these values; None if impossible. The caller parses it again as a check."""
     try:
         root, repeated = parse_text(old_text)
@@ -133,7 +133,7 @@ def edit_text(old_text: str, values: Mapping[str, Value], same: HasValue, spare:
         return (old_text if old_text.strip() else "") + glue + write_values(values)
     if root.flow:
         return None
-    edits = _TextEdits(old_text, same, spare)
+    edits = _TextEdits(old_text, has_value, can_stay)
     _edit_map(edits, root, values, ())
     return edits.apply_edits()
 
@@ -177,7 +177,7 @@ def _edit_entry(edits: _TextEdits, entry: YamlEntry, values: Mapping[str, Value]
 def _can_stay(edits: _TextEdits, node: YamlNode, keys: tuple[str, ...]) -> bool:
     if node.entries and not node.flow:
         return all(_can_stay(edits, each.value, (*keys, each.name)) for each in node.entries)
-    return edits.spare(keys, node)
+    return edits.can_stay(keys, node)
 
 
 def _replace_value(edits: _TextEdits, entry: YamlEntry, value: Value) -> None:

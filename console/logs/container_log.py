@@ -61,13 +61,13 @@ class ResumeCursor:
         """`received`: the last delivered lines; `is_whole_file`: all other lines are new."""
         self.last = 0.0
         self._delivered_lines: deque[TimedLine] = deque()
-        self._again: Counter[bytes] = Counter()
+        self._replayed: Counter[bytes] = Counter()
         self._replaying = False
         self._is_whole_file = is_whole_file
-        self._floor = 0.0
+        self._oldest_time = 0.0
         self._forgotten: tuple[float, int] = (0.0, 0)  # latest moment of forgotten lines, and how many of it
         self._skipping = 0
-        self.met = False  # whether a remembered line came again since `rewind`
+        self.has_overlap = False  # whether a remembered line came again since `rewind`
         self._before: list[TimedLine] = []  # the last lines before those that are remembered, all of one moment
         self._blocks: deque[tuple[float, bytes]] = deque()  # lines that came after these, not split yet; until when
         self._block_bytes = 0
@@ -76,13 +76,13 @@ class ResumeCursor:
     def rewind(self) -> None:
         """Prepare for a reconnection: the server sends the lines since `last - OVERLAP` again, and they are skipped."""
         self._split_blocks()
-        self._again = Counter(raw for _, raw in self._delivered_lines)
+        self._replayed = Counter(raw for _, raw in self._delivered_lines)
         self._replaying = bool(self._delivered_lines)
-        self._floor = (
+        self._oldest_time = (
             0.0 if self._is_whole_file else min((moment for moment, _ in self._delivered_lines if moment), default=0.0)
         )
         self._skipping = self._forgotten[1]
-        self.met = False
+        self.has_overlap = False
 
     def drop_repeated_text(self, block: bytes) -> bytes:
         """The lines of a block that were not delivered before, left as one text as long as possible."""
@@ -112,11 +112,11 @@ class ResumeCursor:
 
     def _is_new(self, line: TimedLine) -> bool:
         moment, raw = line
-        if self._again.get(raw):
-            self._again[raw] -= 1
-            self.met = True
+        if self._replayed.get(raw):
+            self._replayed[raw] -= 1
+            self.has_overlap = True
             return False
-        if moment < self._floor or self._is_tail_of_delivered_line(raw, moment):
+        if moment < self._oldest_time or self._is_tail_of_delivered_line(raw, moment):
             return False
         if self._skipping and moment == self._forgotten[0]:
             self._skipping -= 1
@@ -126,7 +126,7 @@ class ResumeCursor:
 
     def _is_tail_of_delivered_line(self, line: bytes, moment: float) -> bool:
         """Whether the line is the last 16 KiB part, with a timestamp of its own, of a line that was delivered."""
-        if self.met or not self._before or not self._before[0][0] < moment <= self.last:
+        if self.has_overlap or not self._before or not self._before[0][0] < moment <= self.last:
             return False
         text = line.partition(b" ")[2]
         return bool(text) and any(
@@ -163,36 +163,36 @@ GIVE_UP_SECONDS = 600.0  # seconds without an answer after which following ends 
 class RetryPolicy(Retries):
     """Decides after an error whether to wait and retry, to treat the log as ended, or to raise the error."""
 
-    def __init__(self, follow: bool, backoff: Backoff, rest: Callable[[float], Awaitable[None]], *, seen: bool) -> None:
+    def __init__(self, follow: bool, backoff: Backoff, wait: Callable[[float], Awaitable[None]], *, seen: bool) -> None:
         """`rest` waits so many seconds, less once the server answers; `seen`: lines of the log were delivered."""
         super().__init__(backoff)
         self._follow = follow
-        self._rest = rest
-        self._delivered = seen
-        self._since = 0.0  # when it failed first since something came
-        self.broke = False  # whether the connection broke, and nothing has come since
+        self._wait = wait
+        self._has_lines = seen
+        self._failing_since = 0.0  # when it failed first since something came
+        self.is_broken = False  # whether the connection broke, and nothing has come since
 
     def reset(self) -> None:
-        self._since, self._delivered, self.broke = 0.0, True, False
+        self._failing_since, self._has_lines, self.is_broken = 0.0, True, False
 
     async def wait_or_raise(self, error: ConsoleError) -> bool:
         """Wait before a retry and return whether the log has ended; raises the error if a retry is useless."""
-        if isinstance(error, NotFound) and self._delivered:
+        if isinstance(error, NotFound) and self._has_lines:
             return True
         if not self._follow or not (isinstance(error, Unreachable) or _is_container_waiting(error)):
             raise error
-        self.broke = isinstance(error, Unreachable)
+        self.is_broken = isinstance(error, Unreachable)
         now = asyncio.get_running_loop().time()
-        self._since = self._since or now
+        self._failing_since = self._failing_since or now
         if self.fail() == 1:
-            await asyncio.sleep(0 if self._delivered else self.backoff.first_seconds)
+            await asyncio.sleep(0 if self._has_lines else self.backoff.first_seconds)
             return False
-        if now - self._since > GIVE_UP_SECONDS and isinstance(error, Unreachable):
+        if now - self._failing_since > GIVE_UP_SECONDS and isinstance(error, Unreachable):
             raise error
         if _is_container_waiting(error):
             await asyncio.sleep(self.backoff.first_seconds)
         else:
-            await self._rest(self.backoff.wait(error, self.failures))
+            await self._wait(self.backoff.wait(error, self.failures))
         return False
 
 
@@ -220,7 +220,7 @@ class LogRequest(Struct, frozen=True):
     tail: int | None = None
     previous: bool = False
     follow: bool = True
-    most: int = 0  # bytes after which a log that is not followed is given up; 0: never
+    max_bytes: int = 0  # bytes after which a log that is not followed is given up; 0: never
 
 
 class SizeLimit:
@@ -228,7 +228,7 @@ class SizeLimit:
 
     def __init__(self, request: LogRequest) -> None:
         self._pod, self._tail = request.pod, request.tail
-        rooms = [request.most] if request.most else []
+        rooms = [request.max_bytes] if request.max_bytes else []
         if request.tail is not None:
             rooms += [room + line * request.tail for room, line in TAIL_BYTE_LIMITS]
         self._max_bytes = min(rooms, default=0)
@@ -271,24 +271,24 @@ class LogStream:
         """`clean_lines` and `clean_text` redact lines and blocks; `restarts`: the container's count, -1 if unknown."""
         self.state = StreamState.WAITING
         self.gaps: list[tuple[float, float]] = []  # between which moments lines may be lost
-        self._received = self._broken = (
+        self._received_at = self._broken_at = (
             monotonic()
         )  # when the last piece came; until when all had before the last break
-        self._mended = 0.0  # when the first piece after that break came
-        self.open = b""  # what is seen of a line without an end, such as a progress bar
-        self._opened = self._waits_since = monotonic()
+        self._repaired_at = 0.0  # when the first piece after that break came
+        self.open_line = b""  # what is seen of a line without an end, such as a progress bar
+        self._opened_at = self._waits_since = monotonic()
         self._waited = 0.0  # seconds until the last piece came, with all before it read; then `_waits_since`
         self.restarts = restarts
-        self.memory = cursor or ResumeCursor(is_whole_file=request.tail is None)
+        self.cursor = cursor or ResumeCursor(is_whole_file=request.tail is None)
         self._client = client
         self._request = request
         self._clean, self._clean_text = clean_lines, clean_text
-        self._resumes = bool(self.memory.last)  # whether what was given before is from this very run of the container
-        self._rest: list[bytes] = []  # of the last connection: the line that had no end
-        self._cutter = LineSplitter()
+        self._resumes = bool(self.cursor.last)  # whether what was given before is from this very run of the container
+        self._unfinished_line: list[bytes] = []  # of the last connection: the line that had no end
+        self._splitter = LineSplitter()
         self._before = 0.0  # moment of the last line of the connection before, until this one is known to go on
         self._retry_policy = RetryPolicy(request.follow, backoff, client.wait_before_retry, seen=self._resumes)
-        self._to: Callable[[list[TimedLine]], None] | None = None
+        self._receive: Callable[[list[TimedLine]], None] | None = None
         self._size_limit: SizeLimit | None = None  # of a log that is not followed
 
     @property
@@ -297,28 +297,28 @@ class LogStream:
         if not self._waits_since:
             return True
         now = monotonic()
-        return self._waited + now - self._waits_since < (now - self._opened) / 2
+        return self._waited + now - self._waits_since < (now - self._opened_at) / 2
 
     @property
     def complete_until(self) -> float:
         """The time (monotonic clock) up to which the log is complete."""
         if self.state in {StreamState.RECONNECTING, StreamState.REFUSED}:
-            return self._broken
+            return self._broken_at
         if self.state is not StreamState.LIVE:
             return self._client.arrivals.last_at
-        known = self._client.arrivals.complete_until(self._received)
-        return known if monotonic() > self._mended + CATCH_UP_SECONDS else min(known, self._broken)
+        known = self._client.arrivals.complete_until(self._received_at)
+        return known if monotonic() > self._repaired_at + CATCH_UP_SECONDS else min(known, self._broken_at)
 
     def _note_receipt(self) -> None:
         """Record that the server sends data of this log, perhaps after a break."""
-        before, arrivals = self._received, self._client.arrivals
-        self._received = monotonic()
+        before, arrivals = self._received_at, self._client.arrivals
+        self._received_at = monotonic()
         if before < arrivals.pause[1] and self.state is StreamState.LIVE:
-            self._broken, self._mended = arrivals.pause[0], self._received
+            self._broken_at, self._repaired_at = arrivals.pause[0], self._received_at
 
     async def run(self, receive: Callable[[list[TimedLine]], None]) -> None:
         """Pass each batch to `receive`, which is cheaper than `batches` for thousands of batches a second."""
-        self._to = receive
+        self._receive = receive
         async with aclosing(self.batches()) as batches:
             async for batch in batches:
                 receive(batch)
@@ -331,7 +331,7 @@ class LogStream:
                 async with aclosing(self._read_connection(wanted)) as batches:
                     async for batch in batches:
                         yield batch
-                trouble.broke = False
+                trouble.is_broken = False
                 over = not wanted.follow or await self._has_container_ended()
                 if not over:
                     self._on_connection_lost()
@@ -357,17 +357,17 @@ class LogStream:
             async with aclosing(self._read_connection(self._request)) as batches:
                 async for batch in batches:
                     yield batch
-            self._retry_policy.broke = False
+            self._retry_policy.is_broken = False
         if batch := self._take_unfinished_line():
             yield batch
-        if self._retry_policy.broke:
+        if self._retry_policy.is_broken:
             # The pod is gone. A connection that ended well brought all it printed, one that broke may not have.
             self.state, now = StreamState.CUT, SERVER_CLOCK.now()
-            self.gaps.append((self.memory.last or now, now))
+            self.gaps.append((self.cursor.last or now, now))
 
     def _on_connection_lost(self) -> None:
         if self.state is StreamState.LIVE:
-            self._broken = self.complete_until
+            self._broken_at = self.complete_until
             self.state = StreamState.RECONNECTING
 
     async def _has_container_ended(self) -> bool:
@@ -402,21 +402,21 @@ class LogStream:
             self._resumes = False
 
     async def _read_connection(self, request: LogRequest) -> AsyncGenerator[list[TimedLine], None]:
-        self.memory.rewind()
-        self._before = self.memory.last if self._resumes and not request.previous else 0.0
+        self.cursor.rewind()
+        self._before = self.cursor.last if self._resumes and not request.previous else 0.0
         path, doing = pod_path(request.namespace, request.pod, "log"), f"read the log of pod {request.pod}"
-        params = _query_parameters(request, self.memory.last)
+        params = _query_parameters(request, self.cursor.last)
         once = not request.follow
         async with self._client.follow(
             path, action=doing, params=params, silence=LOG_SILENCE_TIMEOUT, at_once=once
         ) as answer:
             self._note_receipt()
-            self._mended = self._received if self.state is StreamState.RECONNECTING else self._mended
+            self._repaired_at = self._received_at if self.state is StreamState.RECONNECTING else self._repaired_at
             self.state = StreamState.LIVE
             self._retry_policy.begin()
-            self._cutter, self._rest = LineSplitter(), []
+            self._splitter, self._unfinished_line = LineSplitter(), []
             self._size_limit = SizeLimit(request) if once else None
-            if self._to is not None:
+            if self._receive is not None:
                 await answer.stream_to(self._forward_chunk)
             else:
                 slices = WorkSlices()
@@ -430,47 +430,47 @@ class LogStream:
                         await answer.wait_for_keypress_pause()
                         await slices.pause()
                         self._waits_since = monotonic()
-            self._rest = self._cutter.flush()
+            self._unfinished_line = self._splitter.flush()
 
     def _forward_chunk(self, chunk: bytes) -> None:
         batch = self._split_chunk(chunk)
-        if batch is not None and self._to is not None:
-            self._to(batch)
+        if batch is not None and self._receive is not None:
+            self._receive(batch)
 
     def _split_chunk(self, chunk: bytes) -> list[TimedLine] | None:
         self._note_receipt()
         if self._size_limit is not None:
             self._size_limit.count_chunk(chunk)
-        cutter, seen = self._cutter, self.open
+        cutter, seen = self._splitter, self.open_line
         text = cutter.feed_text(chunk) if self._clean_text else b""
         batch = self._drop_known_text(text) if self._clean_text else self._drop_known_lines(cutter.feed(chunk))
-        self.open = redact_line(cutter.open_line) if cutter.open_line else b""
+        self.open_line = redact_line(cutter.open_line) if cutter.open_line else b""
         if batch:
             # Record a gap unless a line from before the reconnection was sent again
             self._resumes = True
-            if self._before and not self.memory.met:
+            if self._before and not self.cursor.has_overlap:
                 self.gaps.append((self._before, batch[0][0]))
             self._before = 0.0
-        elif self.open == seen:
+        elif self.open_line == seen:
             return None
         self._retry_policy.reset()
         return batch
 
     def _take_unfinished_line(self) -> list[TimedLine]:
-        self.open, rest, self._rest = b"", self._rest, []
+        self.open_line, rest, self._unfinished_line = b"", self._unfinished_line, []
         if self._clean_text:
             return self._drop_known_text(b"".join([line + b"\n" for line in rest]))
         return self._drop_known_lines(rest)
 
     def _drop_known_text(self, block: bytes) -> list[TimedLine]:
         """The new whole lines as one text without timestamps, with the time of the first line."""
-        if self._clean_text is None or not block or not (block := self.memory.drop_repeated_text(block)):
+        if self._clean_text is None or not block or not (block := self.cursor.drop_repeated_text(block)):
             return []
         ((moment, _),) = split_timestamps([block[: block.find(b"\n")]])
         return [(moment, self._clean_text(strip_timestamps(block)))]
 
     def _drop_known_lines(self, raws: list[bytes]) -> list[TimedLine]:
-        return self.memory.drop_repeated(split_timestamps(self._clean(raws) if self._clean else raws)) if raws else []
+        return self.cursor.drop_repeated(split_timestamps(self._clean(raws) if self._clean else raws)) if raws else []
 
 
 async def follow_log(
@@ -495,7 +495,7 @@ async def read_text(
         async with aclosing(stream.batches()) as batches:
             async for batch in batches:
                 text = b"".join([block for _, block in batch])
-                yield text.decode(errors="replace"), stream.open.decode(errors="replace")
+                yield text.decode(errors="replace"), stream.open_line.decode(errors="replace")
         return
     path, doing = pod_path(request.namespace, request.pod, "log"), f"read the log of pod {request.pod}"
     params = {name: value for name, value in _query_parameters(request, 0.0).items() if name != "timestamps"}

@@ -117,7 +117,7 @@ class FollowedContainer(Struct):
 
     segment: LogSegment
     stream: LogStream
-    main: bool
+    is_main: bool
     task: asyncio.Task[None] | None = None
     error: ConsoleError | None = None
     redactor: Redactor = field(default_factory=Redactor)
@@ -129,7 +129,7 @@ class FollowedContainer(Struct):
 
     def append_batch(self, batch: list[TimedLine]) -> None:
         self.segment.append_lines(batch)
-        self.segment.open = self.stream.open
+        self.segment.open_line = self.stream.open_line
 
     def may_lack_older_lines(self) -> bool:
         """Whether the first request returned as many lines as requested, so that the log may have older ones."""
@@ -191,7 +191,7 @@ def count_coverage(
     gaps: list[Gap] = []
     errors: list[str] = []
     for each in containers:
-        if each.main:
+        if each.is_main:
             states[each.segment.rank] = each.stream.state
         gaps += each.gaps
         errors += [str(each.error)] if each.error else []
@@ -211,7 +211,7 @@ def count_coverage(
         tuple(gaps),
         len({part.rank for part in opened}),
         max((part.opened_with for part in opened), default=0),
-        sum(part.lost for part in segments),
+        sum(part.lost_lines for part in segments),
         errors[0] if errors else "",
         disk,
     )
@@ -229,7 +229,7 @@ def find_gaps(containers: Iterable[FollowedContainer], segments: Iterable[LogSeg
             ends[part.rank] = max(ends.get(part.rank, 0.0), part.times[-1])
     for each in containers:
         found += each.gaps
-        if each.main and each.stream.state in _BROKEN_STATES:
+        if each.is_main and each.stream.state in _BROKEN_STATES:
             found.append(Gap(each.segment.rank, ends.get(each.segment.rank, 0.0), float("inf"), "not read so far"))
     return tuple(found)
 
@@ -274,7 +274,7 @@ class JobLog:
         """`choose_ranks` maps the number of ranks to those that are read; None means all."""
         self.key = key
         self._choose_ranks = choose_ranks
-        self.kept = JobFolder()
+        self.folder = JobFolder()
         self.parts: list[LogSegment] = []  # lines of each container, those of the disk first
         self.ranks = 0  # how many ranks the job has
         self.uid = ""
@@ -285,12 +285,12 @@ class JobLog:
         self._folder = folder
         self._tail = tail
         self.once = once
-        self._reads = 0  # how many ranks are read
+        self._read_count = 0  # how many ranks are read
         self._followed: dict[tuple[int, int, str, str], FollowedContainer] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._listeners: list[ChangeSubscription] = []
-        self._keeping = asyncio.Lock()
-        self.closed = False
+        self._write_lock = asyncio.Lock()
+        self.is_closed = False
         self.readers = 0  # how many share it
 
     def start(self) -> None:
@@ -301,7 +301,7 @@ class JobLog:
 
     async def close(self) -> None:
         """End all connections, and write pending lines to disk."""
-        self.closed = True
+        self.is_closed = True
         self._notify_listeners()
         tasks = [*self._tasks, *(each.task for each in self._followed.values() if each.task)]
         for task in tasks:
@@ -310,14 +310,14 @@ class JobLog:
         await self._write_pending()
         for each in self._followed.values():
             if self.once and each.is_fresh and isinstance(each.error, Unreadable):
-                with self.kept.translate_write_errors():  # one without an end would be read anew each time
+                with self.folder.translate_write_errors():  # one without an end would be read anew each time
                     await asyncio.to_thread(each.segment.delete_file)
-        await self.kept.close()
+        await self.folder.close()
 
     async def _follow_snapshots(self) -> None:
         async with aclosing(self._cluster.snapshots()) as pictures:
             async for fleet in pictures:
-                async with self._keeping:
+                async with self._write_lock:
                     await self._follow_snapshot(fleet)
 
     async def _retry_refused(self) -> None:
@@ -325,7 +325,7 @@ class JobLog:
         while True:
             await asyncio.sleep(REFUSED_RETRY_SECONDS)
             if any(each.is_retry_due for each in self._followed.values()):
-                async with self._keeping:
+                async with self._write_lock:
                     await self._follow_snapshot(self._cluster.fleet)
 
     async def _follow_snapshot(self, fleet: Fleet) -> None:
@@ -340,10 +340,10 @@ class JobLog:
         if self.uid != jobset.uid:
             await self._open_folder(jobset, len(every))
         for ending in rank_failures(jobset, fleet):  # they cannot be asked once the pods are gone
-            await self.kept.record_failure(ending)
+            await self.folder.record_failure(ending)
         chosen = self._choose_ranks(len(every))
         read = [rank for rank in every if chosen is None or rank.number in chosen]
-        self._reads = len(read)
+        self._read_count = len(read)
         for rank in read:
             for container in loggable_containers(rank):
                 assert rank.pod is not None
@@ -357,8 +357,8 @@ class JobLog:
                 find_stored_job, self._folder, self._cluster.context, *self.key, server=self._cluster.server
             )
             if stored is not None and not self.uid:
-                self.ranks = stored.note.ranks  # not its uid: one of the same name may still come
-                self.parts = await self.kept.load_segments(stored)
+                self.ranks = stored.metadata.ranks  # not its uid: one of the same name may still come
+                self.parts = await self.folder.load_segments(stored)
                 self._notify_listeners(*self.parts)
             self.ready.set()
 
@@ -368,7 +368,7 @@ class JobLog:
         note = JobMetadata(
             jobset.uid, *self.key, self._cluster.context, number, jobset.created, jobset.recipe, self._cluster.server
         )
-        self.parts = await self.kept.open_folder(self._folder, note)
+        self.parts = await self.folder.open_folder(self._folder, note)
         self._notify_listeners(*self.parts)
 
     async def _follow_container(self, slot: PodSlot, pod: Pod, container: Container) -> None:
@@ -376,11 +376,11 @@ class JobLog:
         followed = self._followed.get(name)
         if followed is None:
             kept = next((each for each in self.parts if each.name == name), None)
-            part = await self.kept.open_segment(kept, slot.number, pod, container.name)
+            part = await self.folder.open_segment(kept, slot.number, pod, container.name)
             if part is not kept:
                 self.parts.append(part)
             elif self._tail is None and not self.ready.is_set():
-                with self.kept.translate_write_errors():
+                with self.folder.translate_write_errors():
                     await fetch_older_lines(part, self._streams, pod, container.name)
             given = _last_lines(kept or part)
             stream = self._open_stream(given, pod, container, Redactor())
@@ -407,8 +407,8 @@ class JobLog:
 
         memory = ResumeCursor(received, is_whole_file=self._tail is None and len(received) < MAX_COMPARED_LINES)
         tail = None if received else self._tail
-        most = max(MIN_ONCE_BYTES_PER_LOG, MAX_ONCE_BYTES // max(1, self._reads))
-        wanted = LogRequest(pod.namespace, pod.name, container.name, tail, follow=not self.once, most=most)
+        most = max(MIN_ONCE_BYTES_PER_LOG, MAX_ONCE_BYTES // max(1, self._read_count))
+        wanted = LogRequest(pod.namespace, pod.name, container.name, tail, follow=not self.once, max_bytes=most)
         return self._streams(wanted, memory, redactor.redact_lines, container.restarts)
 
     async def _read_container(self, followed_container: FollowedContainer) -> None:
@@ -420,7 +420,7 @@ class JobLog:
             await followed_container.stream.run(append_batch)
         except ConsoleError as error:
             followed_container.on_refused(error)
-        followed_container.segment.open = b""
+        followed_container.segment.open_line = b""
         self._notify_listeners(followed_container.segment)
 
     async def _write_periodically(self) -> None:
@@ -431,9 +431,9 @@ class JobLog:
 
     async def _write_pending(self) -> bool:
         for followed in [each for each in self._followed.values() if each.may_lack_older_lines()]:
-            with self.kept.translate_write_errors():
+            with self.folder.translate_write_errors():
                 await followed.mark_truncated()
-        return await self.kept.write_segments(self.parts)
+        return await self.folder.write_segments(self.parts)
 
     def _notify_listeners(self, *segments: LogSegment) -> None:
         for news in self._listeners:
@@ -444,11 +444,11 @@ class JobLog:
         with self.subscribe() as news:
             reader = LogCursor(news, ranks)
             await self.ready.wait()
-            while self.once and not self.finished and not self.closed:
+            while self.once and not self.is_finished and not self.is_closed:
                 await news.wait()  # what is not followed is sorted as a whole
             slices = WorkSlices()
             while True:
-                over = self.closed or self.finished
+                over = self.is_closed or self.is_finished
                 batch = reader.next_page()
                 if batch:
                     yield batch
@@ -466,9 +466,9 @@ class JobLog:
     def progress_bars(self, ranks: Collection[int] | None = None) -> dict[int, str]:
         """The current progress bar (a line without an end yet) by rank, of these ranks or all."""
         return {
-            part.rank: part.open.decode("utf-8", "replace")
+            part.rank: part.open_line.decode("utf-8", "replace")
             for part in self.parts
-            if part.open and (ranks is None or part.rank in ranks)
+            if part.open_line and (ranks is None or part.rank in ranks)
         }
 
     @contextmanager
@@ -483,7 +483,7 @@ class JobLog:
             news.close()
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether the log is complete: the job has ended or is gone, and all its containers have been read."""
         if not self.ready.is_set() or any(each.task and not each.task.done() for each in self._followed.values()):
             return False
@@ -491,7 +491,7 @@ class JobLog:
         return self.once or (self.gone if jobset is None else jobset.finished)
 
     @property
-    def connecting(self) -> bool:
+    def is_connecting(self) -> bool:
         """Whether a requested log has not been answered yet."""
         return any(
             each.task is not None and not each.task.done() and each.stream.state is StreamState.WAITING
@@ -510,10 +510,10 @@ class JobLog:
 
     def complete_until(self, ranks: Collection[int]) -> float:
         """The time (monotonic clock) up to which the logs of these ranks, or of any, are complete."""
-        every = {each.segment.rank: each.stream.complete_until for each in self._followed.values() if each.main}
+        every = {each.segment.rank: each.stream.complete_until for each in self._followed.values() if each.is_main}
         return max((until for rank, until in every.items() if not ranks or rank in ranks), default=inf)
 
     @property
     def coverage(self) -> LogCoverage:
-        found = count_coverage(self._followed.values(), self.ranks, self.parts, self.kept.trouble, is_gone=self.gone)
+        found = count_coverage(self._followed.values(), self.ranks, self.parts, self.folder.problem, is_gone=self.gone)
         return replace(found, once=self.once)

@@ -44,12 +44,12 @@ class LogEnd(Struct, frozen=True):
         return "; ".join(filter(None, (self.reason, f"pod {self.pod}: {how}" if self.pod else how)))
 
 
-def read_end(texts: Sequence[str], code: int, time: float, pod: int, *, is_previous: bool) -> LogEnd:
+def read_end(texts: Sequence[str], code: int, time: float, pod: int, *, is_pod_kept: bool) -> LogEnd:
     """The end of a program with that exit code, and the reason by its last lines; `is_previous`: the pod is kept."""
     if not code:
-        return LogEnd(code, time, pod, is_previous)
+        return LogEnd(code, time, pod, is_pod_kept)
     stage, reason = trainlog.name_reason(texts)
-    return LogEnd(code, time, pod, is_previous, stage, reason)
+    return LogEnd(code, time, pod, is_pod_kept, stage, reason)
 
 
 def is_end_line(text: str) -> bool:
@@ -68,7 +68,7 @@ def find_log_end(lines: Sequence[LogLine | PodLine], pod: int, now: float = 0.0)
         if is_begin_line(texts[at]):
             return None
         if END_LINE_WORDS in texts[at] and (found := _END_LINE.search(texts[at])):
-            return read_end(texts[: at + 1], int(found[1]), lines[at].time, pod, is_previous=bool(found[2]))
+            return read_end(texts[: at + 1], int(found[1]), lines[at].time, pod, is_pod_kept=bool(found[2]))
     last = "".join([f"{text}\n" for text in texts[-_REPORT_LINES:]])
     if not lines or now - lines[-1].time < _QUIET_SECONDS or "xit" not in last:
         return None  # every report of an exit code has that word; to look for any report takes 6 ms the first time
@@ -78,7 +78,7 @@ def find_log_end(lines: Sequence[LogLine | PodLine], pod: int, now: float = 0.0)
     report.feed(last.encode())
     report.close()
     code = _REPORTED_CODE.search(report.ended)
-    return read_end(texts, int(code[1]), lines[-1].time, pod, is_previous=True) if code else None
+    return read_end(texts, int(code[1]), lines[-1].time, pod, is_pod_kept=True) if code else None
 
 
 def combine_ends(pod_ends: Iterable[LogEnd]) -> LogEnd | None:

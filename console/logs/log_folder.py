@@ -67,8 +67,8 @@ def logs_folder() -> Path:
 
 class JobLogStore(Struct):
     folder: Path
-    note: JobMetadata
-    private: bool = False  # whether another console writes the files, and this one a copy of its own
+    metadata: JobMetadata
+    is_private: bool = False  # whether another console writes the files, and this one a copy of its own
     _lock: int = -1
 
     @classmethod
@@ -79,7 +79,7 @@ class JobLogStore(Struct):
         if not (folder / "job.json").exists():
             atomic_write(folder / "job.json", msgspec.json.encode(metadata))
         stored = cls(folder, metadata)
-        stored.private = not stored._lock_for_writing()
+        stored.is_private = not stored._lock_for_writing()
         return stored
 
     def _lock_for_writing(self) -> bool:
@@ -95,7 +95,7 @@ class JobLogStore(Struct):
 
     @property
     def _private_folder(self) -> Path:
-        return self.folder / f"{_PRIVATE_PREFIX}{os.getpid()}" if self.private else self.folder
+        return self.folder / f"{_PRIVATE_PREFIX}{os.getpid()}" if self.is_private else self.folder
 
     def segment_path(self, rank: int, attempt: int, container: str, uid: str) -> Path:
         """The file for that container's lines; its folder is created. OSError if the disk refuses."""
@@ -117,7 +117,7 @@ class JobLogStore(Struct):
 
     def close(self) -> None:
         """Release the lock; a private copy is merged into the shared files unless another console writes them."""
-        if self.private:
+        if self.is_private:
             import shutil
 
             own = self._private_folder
@@ -144,7 +144,7 @@ class JobLogStore(Struct):
                 append_to(common, some)
 
     def record_failure(self, failure: PodFailure) -> None:
-        if not self.private:
+        if not self.is_private:
             append_to(self.folder / "endings.jsonl", msgspec.json.encode(failure) + b"\n")
 
     def read_failures(self) -> tuple[PodFailure, ...]:
@@ -184,7 +184,7 @@ def find_stored_job(
 ) -> JobLogStore | None:
     """The stored logs of that uid, else of the newest job of that name in that cluster (by server, else context)."""
     for stored in stored_jobs(root):
-        note = stored.note
+        note = stored.metadata
         here = note.server == server if note.server and server else note.context == context
         if (note.namespace, note.name) == (namespace, name) and (note.uid == uid if uid else here):
             return stored
@@ -248,12 +248,12 @@ class JobFolder:
 
     def __init__(self) -> None:
         self._stored: JobLogStore | None = None
-        self.trouble = ""  # why lines are not kept; empty: they are
+        self.problem = ""  # why lines are not kept; empty: they are
         self._recorded: set[tuple[int, int, str, str]] = set()
 
     @property
-    def note(self) -> JobMetadata | None:
-        return self._stored.note if self._stored is not None else None
+    def metadata(self) -> JobMetadata | None:
+        return self._stored.metadata if self._stored is not None else None
 
     async def read_failures(self) -> tuple[PodFailure, ...]:
         return await asyncio.to_thread(self._stored.read_failures) if self._stored is not None else ()
@@ -290,7 +290,7 @@ class JobFolder:
         stored = self._stored
         if stored is not None:
             with self.translate_write_errors():
-                if kept is not None and not stored.private:
+                if kept is not None and not stored.is_private:
                     await asyncio.to_thread(kept.cut_incomplete_line)
                     kept.pod = pod.name
                     return kept
@@ -309,7 +309,7 @@ class JobFolder:
             return True
         with self.translate_write_errors():
             await asyncio.to_thread(write_all, waiting)
-            self.trouble = ""
+            self.problem = ""
             return True
         return False
 
@@ -324,7 +324,7 @@ class JobFolder:
             yield
         except OSError as error:
             why = error.strerror or str(error)
-            self.trouble = f"Not saved to disk: {why[:1].lower()}{why[1:]}; following continues"
+            self.problem = f"Not saved to disk: {why[:1].lower()}{why[1:]}; following continues"
 
 
 RESULTS_FILE, CONNECTIVITY_FILE = "nccl-test-results.txt", "connectivity-test.log"
@@ -341,7 +341,7 @@ class RankLogFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._reaching = False  # whether pod 0 is in the step in which every rank names its node
-        self.counted: dict[str, int] = {}  # name of each file -> its lines
+        self.lines_by_file: dict[str, int] = {}  # name of each file -> its lines
 
     def file_path(self, name: str) -> Path:
         return self._folder / name
@@ -358,7 +358,7 @@ class RankLogFiles:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a") as file:
                 file.writelines(f"{text}\n" for text in found)
-            self.counted[name] = self.counted.get(name, 0) + len(found)
+            self.lines_by_file[name] = self.lines_by_file.get(name, 0) + len(found)
 
     def _results_file(self, text: str) -> str:
         """The results file for a line of pod 0; empty if the line is no result."""

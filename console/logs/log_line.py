@@ -48,16 +48,16 @@ class ProgressBarFilter:
     """Chooses which frames of a progress bar to keep as lines; `last` is the current frame."""
 
     def __init__(self) -> None:
-        self.last = b""
+        self.last_frame = b""
         self._bar = b""
         self._step = b""  # the step of the last bar with a loss, and that bar
-        self._last_of_step = b""
+        self._last_loss_frame = b""
 
     def add_frame(self, picture: bytes) -> list[bytes]:
         """Add a complete frame; returns the earlier frames to keep as lines."""
         if not picture.strip():
             return []
-        self.last = picture
+        self.last_frame = picture
         if _BAR_MARK not in picture:
             return []
         self._bar = picture
@@ -65,17 +65,17 @@ class ProgressBarFilter:
         if place is None:
             return []
         step, self._step = self._step, place[1]
-        earlier, self._last_of_step = self._last_of_step, picture
+        earlier, self._last_loss_frame = self._last_loss_frame, picture
         return [earlier] if step not in {b"", place[1]} else []
 
     def flush_frame(self, picture: bytes) -> list[bytes]:
         """Add the last frame of the line; returns the frames to keep as lines."""
         lines = self.add_frame(picture)
-        over = self._bar if _LOSS_WORD in self.last else b""
-        for each in (self._last_of_step, over):
-            if each not in {b"", self.last, *lines[-1:]}:
+        over = self._bar if _LOSS_WORD in self.last_frame else b""
+        for each in (self._last_loss_frame, over):
+            if each not in {b"", self.last_frame, *lines[-1:]}:
                 lines.append(each)
-        return [*lines, self.last]
+        return [*lines, self.last_frame]
 
 
 MAX_LINE_BYTES = 1 << 20  # bytes of one line that are kept; the rest is counted and left out
@@ -91,26 +91,26 @@ class LineSplitter:
     def __init__(self, *, stamped: bool = True) -> None:
         """`stamped`: whether each line begins with its timestamp."""
         self._stamped = stamped
-        self._rest = bytearray()
+        self._partial_line = bytearray()
         self._dropped = 0
         self._head = b""  # timestamp of the line whose pictures these are, and the space after it
-        self._pictures: ProgressBarFilter | None = None
+        self._bar_filter: ProgressBarFilter | None = None
 
     @property
     def open_line(self) -> bytes:
         """The current frame of a progress bar whose line has not ended; empty if there is none."""
-        return self._pictures.last if self._pictures else b""
+        return self._bar_filter.last_frame if self._bar_filter else b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         *whole, last = chunk.split(b"\n")
-        if self._pictures or b"\r" in chunk:
+        if self._bar_filter or b"\r" in chunk:
             lines: list[bytes] = []
             for piece in whole:
                 lines += self._add_piece(piece)
                 lines += self._split_overlong()
             return lines + self._add_piece(last)
         for at, line in enumerate(whole):
-            if self._rest or len(line) > MAX_LINE_BYTES:
+            if self._partial_line or len(line) > MAX_LINE_BYTES:
                 self._buffer_piece(line)
                 whole[at] = self._take_buffered()
         if last:
@@ -120,14 +120,14 @@ class LineSplitter:
     def feed_text(self, chunk: bytes) -> bytes:
         """Split a block of text into whole lines with their line ends; lines without progress bars stay one text."""
         end = chunk.rfind(b"\n") + 1
-        if self._pictures or b"\r" in chunk or not end or len(self._rest) + len(chunk) > MAX_LINE_BYTES:
+        if self._bar_filter or b"\r" in chunk or not end or len(self._partial_line) + len(chunk) > MAX_LINE_BYTES:
             return b"".join([line + b"\n" for line in self.feed(chunk)])
-        block, self._rest = bytes(self._rest) + chunk[:end], bytearray(chunk[end:])
+        block, self._partial_line = bytes(self._partial_line) + chunk[:end], bytearray(chunk[end:])
         return block
 
     def flush(self) -> list[bytes]:
         """The last line, if the log stopped without a line end."""
-        return self._split_overlong() if self._rest or self._pictures else []
+        return self._split_overlong() if self._partial_line or self._bar_filter else []
 
     def _add_piece(self, chunk: bytes) -> list[bytes]:
         """Add to the current line, which may be a progress bar; returns the frames to keep as lines."""
@@ -138,26 +138,26 @@ class LineSplitter:
         lines: list[bytes] = []
         for each in others:
             text = self._take_buffered()
-            if self._pictures is None:
-                self._pictures = ProgressBarFilter()
+            if self._bar_filter is None:
+                self._bar_filter = ProgressBarFilter()
                 stamp, space, behind = text.partition(b" ")
                 self._head, text = (stamp + space, behind) if self._stamped and is_timestamp(stamp) else (b"", text)
-            lines += self._pictures.add_frame(text)
+            lines += self._bar_filter.add_frame(text)
             self._buffer_piece(each)
         return [self._head + line for line in lines]
 
     def _buffer_piece(self, chunk: bytes) -> None:
-        room = MAX_LINE_BYTES - len(self._rest)
-        self._rest += chunk[:room]
+        room = MAX_LINE_BYTES - len(self._partial_line)
+        self._partial_line += chunk[:room]
         self._dropped += max(0, len(chunk) - room)
 
     def _take_buffered(self) -> bytes:
-        line = bytes(self._rest) + (f" … ({self._dropped} bytes more)".encode() if self._dropped else b"")
-        self._rest, self._dropped = bytearray(), 0
+        line = bytes(self._partial_line) + (f" … ({self._dropped} bytes more)".encode() if self._dropped else b"")
+        self._partial_line, self._dropped = bytearray(), 0
         return line
 
     def _split_overlong(self) -> list[bytes]:
-        line, pictures, self._pictures = self._take_buffered(), self._pictures, None
+        line, pictures, self._bar_filter = self._take_buffered(), self._bar_filter, None
         return [line] if pictures is None else [self._head + each for each in pictures.flush_frame(line)]
 
 

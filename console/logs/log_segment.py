@@ -48,15 +48,15 @@ class LogSegment:
         self.file = file
         self.times: array[float] = array("d")
         self.opened_with = 0  # how many last lines it was opened with; 0: from the first line on
-        self.open = b""  # what is seen of a line that has no end yet
-        self.lost = 0  # lines that were neither written nor could be held
+        self.open_line = b""  # what is seen of a line that has no end yet
+        self.lost_lines = 0  # lines that were neither written nor could be held
         self._starts: array[int] = array("Q")
         self._size = 0
         self._recent: list[bytes] = []
-        self._held = 0
-        self._written = 0  # lines that are in the file, or lost
+        self._held_bytes = 0
+        self._written_lines = 0  # lines that are in the file, or lost
         self._lock = Lock()
-        self._writing = Lock()
+        self._write_lock = Lock()
 
     def __len__(self) -> int:
         return len(self.times)
@@ -71,11 +71,11 @@ class LogSegment:
         """The marker file that records that older lines are missing."""
         return self.file.with_suffix(".opened") if self.file is not None else None
 
-    def mark_truncated(self, last: int) -> None:
+    def mark_truncated(self, line_count: int) -> None:
         """Record that only the last `last` lines were fetched at first; OSError if the disk refuses."""
-        self.opened_with = last
+        self.opened_with = line_count
         if self._metadata_path is not None and not self._metadata_path.exists():
-            append_to(self._metadata_path, b"%d\n" % last)
+            append_to(self._metadata_path, b"%d\n" % line_count)
 
     def backfill(self, before: BinaryIO) -> None:
         """Insert older lines at the front, before anyone reads; OSError if the disk is full."""
@@ -86,7 +86,7 @@ class LogSegment:
         self._metadata_path.unlink(missing_ok=True)
         again = LogSegment.load(self.file, self.rank)
         self.times, self._starts, self._size = again.times, again._starts, again._size
-        self._written, self.opened_with = again._written, 0
+        self._written_lines, self.opened_with = again._written_lines, 0
 
     def append_lines(self, lines: Sequence[TimedLine]) -> None:
         """Append lines, each starting with its timestamp."""
@@ -95,34 +95,34 @@ class LogSegment:
             for moment, raw in lines:
                 last = moment if moment > last else last
                 self.times.append(last)
-                self._held += len(raw)
+                self._held_bytes += len(raw)
             self._recent += [raw for _, raw in lines]
             self._starts.extend([_NOT_ON_DISK] * len(lines))
             if self.file is None:
-                self._written = len(self.times)
-            if self._held > MAX_PENDING_BYTES:
+                self._written_lines = len(self.times)
+            if self._held_bytes > MAX_PENDING_BYTES:
                 self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         first = len(self.times) - len(self._recent)
         gone = 0
-        while self._held > MAX_PENDING_BYTES // 2 and gone < len(self._recent):
-            self._held -= len(self._recent[gone])
+        while self._held_bytes > MAX_PENDING_BYTES // 2 and gone < len(self._recent):
+            self._held_bytes -= len(self._recent[gone])
             gone += 1
         del self._recent[:gone]
-        unwritten = max(0, first + gone - self._written) if self.file is not None else gone
-        self.lost += unwritten
-        self._written = max(self._written, first + gone)
+        unwritten = max(0, first + gone - self._written_lines) if self.file is not None else gone
+        self.lost_lines += unwritten
+        self._written_lines = max(self._written_lines, first + gone)
 
     @property
     def pending(self) -> bool:
-        return self.file is not None and self._written < len(self.times)
+        return self.file is not None and self._written_lines < len(self.times)
 
     def write_pending(self) -> None:
         """Write pending lines, in one thread at a time; OSError if the disk refuses, and then they stay in memory."""
-        with self._writing:
+        with self._write_lock:
             with self._lock:
-                start = self._written
+                start = self._written_lines
                 first = len(self.times) - len(self._recent)
                 lines = self._recent[start - first :]
             if self.file is None or not lines:
@@ -135,15 +135,15 @@ class LogSegment:
                     self._starts[number] = at
                     at += len(line) + 1
                 self._size = size
-                self.lost -= max(0, self._written - start)  # let go in the meantime, but written
-                self._written = start + len(lines)
+                self.lost_lines -= max(0, self._written_lines - start)  # let go in the meantime, but written
+                self._written_lines = start + len(lines)
                 # Only the newest of the written lines stay in memory.
-                spare = max(0, len(self._recent) - (len(self.times) - self._written) - RECENT_LINES)
-                self._held -= sum(map(len, self._recent[:spare]))
+                spare = max(0, len(self._recent) - (len(self.times) - self._written_lines) - RECENT_LINES)
+                self._held_bytes -= sum(map(len, self._recent[:spare]))
                 del self._recent[:spare]
 
     def delete_file(self) -> None:
-        with self._writing:
+        with self._write_lock:
             for file in (self.file, self._metadata_path):
                 if file is not None:
                     file.unlink(missing_ok=True)
@@ -161,7 +161,7 @@ class LogSegment:
                     part._starts.append(at)
                     at += len(raw) + 1
                 slices.pause_thread()
-        part._size, part._written = at, len(part.times)
+        part._size, part._written_lines = at, len(part.times)
         if part._metadata_path is not None and part._metadata_path.exists():
             part.opened_with = int(read_own_file(part._metadata_path).strip() or b"1")
         return part
@@ -249,8 +249,8 @@ class ChangeSubscription:
 
     def __init__(self, segments: Iterable[LogSegment]) -> None:
         self._segments = dict.fromkeys(segments)
-        self._come = asyncio.Event()
-        self._come.set()
+        self._change_event = asyncio.Event()
+        self._change_event.set()
         self._timer: asyncio.TimerHandle | None = None
         self._notify_all_later()
 
@@ -258,7 +258,7 @@ class ChangeSubscription:
         """Mark these segments as grown; none given means another kind of change."""
         for part in segments:
             self._segments[part] = None
-        self._come.set()
+        self._change_event.set()
 
     def take_changed(self) -> list[LogSegment]:
         parts, self._segments = list(self._segments), {}
@@ -266,13 +266,13 @@ class ChangeSubscription:
 
     async def wait(self) -> None:
         """Wait until something may have changed, for a short time at most."""
-        await self._come.wait()
-        self._come.clear()
+        await self._change_event.wait()
+        self._change_event.clear()
 
     def _notify_all_later(self) -> None:
         # One timer for all that is waited for: a timeout for each line costs more than the rest of the waiting.
         self._timer = asyncio.get_running_loop().call_later(NOTIFY_SECONDS, self._notify_all_later)
-        self._come.set()
+        self._change_event.set()
 
     def close(self) -> None:
         if self._timer is not None:
@@ -286,8 +286,8 @@ PAGE_LINES, MIN_PAGE_LINES_PER_SEGMENT = 4000, 50  # lines that one reading take
 class LogCursor:
     """A reader's position in the logs of some ranks (all, if none is given)."""
 
-    def __init__(self, news: ChangeSubscription, ranks: Collection[int] | None = None) -> None:
-        self._news = news
+    def __init__(self, subscription: ChangeSubscription, ranks: Collection[int] | None = None) -> None:
+        self._subscription = subscription
         self._ranks = ranks
         self._positions: dict[LogSegment, int] = {}  # lines of each part that have been read
 
@@ -295,7 +295,7 @@ class LogCursor:
         """The next lines in order of time; lines that are later than an unread line of another log wait."""
         pages: list[tuple[LogSegment, int, int]] = []
         upto = float("inf")
-        changed = self._news.take_changed()
+        changed = self._subscription.take_changed()
         most = max(MIN_PAGE_LINES_PER_SEGMENT, PAGE_LINES // max(1, len(changed)))
         for part in changed:
             start, length = self._positions.get(part, 0), len(part)
@@ -313,6 +313,6 @@ class LogCursor:
                 for moment, text in zip(part.times[start:end], part.read_texts(start, end), strict=True)
             ]
             if end < len(part):
-                self._news.notify(part)
+                self._subscription.notify(part)
         found.sort(key=sort_key)
         return found

@@ -41,12 +41,12 @@ class PreviousLog(Struct, frozen=True):
     attempt: int
     pod: str
     container: str
-    stamped: Callable[[], Iterable[TimedLine]]
+    iter_lines: Callable[[], Iterable[TimedLine]]
     first: float  # moment of the first of these lines
-    cut: bool  # whether older ones were left out
+    is_cut: bool  # whether older ones were left out
 
     def __iter__(self) -> Iterator[PodLine]:
-        for moment, raw in self.stamped():
+        for moment, raw in self.iter_lines():
             text = decode_line(raw).decode("utf-8", "replace")
             yield PodLine(self.rank, moment, text, self.attempt, self.pod, self.container)
 
@@ -60,34 +60,34 @@ class _NoPreviousLog(Struct, frozen=True):
 
 class PreviousLogs(Struct, frozen=True):
     ranks: int  # how many the job has
-    found: tuple[PreviousLog, ...]  # of each rank of which there is something
-    without: tuple[tuple[int, str], ...]  # ranks of which there is nothing, and why
-    asked: int
+    logs: tuple[PreviousLog, ...]  # of each rank of which there is something
+    missing: tuple[tuple[int, str], ...]  # ranks of which there is nothing, and why
+    requested_ranks: int
     gone: bool = False  # whether the job is not in the cluster, so that all there is is what was kept
 
     @property
     def lines(self) -> Iterator[PodLine]:
-        return heapq.merge(*self.found, key=sort_key)
+        return heapq.merge(*self.logs, key=sort_key)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """The ranks without an earlier run, and the truncated parts of the others."""
         return (
-            *(Gap(number, 0.0, float("inf"), why) for number, why in self.without),
-            *(Gap(each.rank, 0.0, each.first, "older lines were left out") for each in self.found if each.cut),
+            *(Gap(number, 0.0, float("inf"), why) for number, why in self.missing),
+            *(Gap(each.rank, 0.0, each.first, "older lines were left out") for each in self.logs if each.is_cut),
         )
 
     @property
     def coverage(self) -> LogCoverage:
         """The number of ranks with a previous container."""
-        return LogCoverage(self.ranks, ended=self.asked - len(self.without), once=True)
+        return LogCoverage(self.ranks, ended=self.requested_ranks - len(self.missing), once=True)
 
 
 class _RankPods(Struct, frozen=True):
     number: int
     pod: Pod | None
     earlier: Pod | None  # the newest of its pods that was replaced and is in the cluster still
-    kept: Sequence[LogSegment]
+    segments: Sequence[LogSegment]
     again: bool = False  # whether the JobSet, or it alone, was started again
 
 
@@ -144,8 +144,8 @@ class LogService:
         self._cluster = cluster
         self._streams = streams or self._open_stream
         self._folder = folder
-        self._shared: dict[tuple[str, str], JobLog] = {}
-        self._swept = False
+        self._open_logs: dict[tuple[str, str], JobLog] = {}
+        self._has_deleted_old = False
         self._closing: list[asyncio.Task[None]] = []
 
     @property
@@ -157,12 +157,12 @@ class LogService:
         return practice / "logs" if practice else logs_folder()
 
     def _open_stream(
-        self, wanted: LogRequest, memory: ResumeCursor, clean: Callable[[list[bytes]], list[bytes]], restarts: int
+        self, request: LogRequest, memory: ResumeCursor, clean: Callable[[list[bytes]], list[bytes]], restarts: int
     ) -> LogStream:
         from console.logs.container_log import LogStream
 
         return LogStream(
-            self._cluster.current_connection.client, wanted, cursor=memory, clean_lines=clean, restarts=restarts
+            self._cluster.current_connection.client, request, cursor=memory, clean_lines=clean, restarts=restarts
         )
 
     def follow_pod(self, wanted: LogRequest, cursor: ResumeCursor | None = None) -> AsyncGenerator[list[LogLine], None]:
@@ -188,21 +188,21 @@ class LogService:
         lines, without following; `chosen`: maps the number of ranks to those that are read (None: all).
         """
         key = namespace, name
-        log = self._shared.get(key)
+        log = self._open_logs.get(key)
         if log is None:
             log = JobLog(self._cluster, key, self._streams, self.folder, tail=tail, once=once, choose_ranks=chosen)
-            self._shared[key] = log
+            self._open_logs[key] = log
             log.start()
         log.readers += 1
         try:
-            if not self._swept:
-                self._swept = True
+            if not self._has_deleted_old:
+                self._has_deleted_old = True
                 await asyncio.to_thread(delete_old_logs, self.folder)
             yield log
         finally:
             log.readers -= 1
-            if not log.readers and self._shared.get(key) is log:
-                del self._shared[key]
+            if not log.readers and self._open_logs.get(key) is log:
+                del self._open_logs[key]
                 await log.close()
 
     async def read_previous(
@@ -210,7 +210,7 @@ class LogService:
     ) -> PreviousLogs:
         """The last `tail` lines of each rank's previous container. Raises NotFound, or the error of all reads."""
         fleet, key = self._cluster.fleet, (namespace, name)
-        jobset, log = fleet.jobsets.get(key), self._shared.get(key)
+        jobset, log = fleet.jobsets.get(key), self._open_logs.get(key)
         stored = await self._find_stored(key)
         if jobset is None and stored is None:
             require_listed(fleet, "jobsets", f"Whether there is a job {name} in namespace {namespace}")
@@ -222,7 +222,7 @@ class LogService:
         every = (
             _ranks_in_cluster(jobset, fleet, kept)
             if jobset
-            else _ranks_in_store(stored.note.ranks if stored else 0, kept)
+            else _ranks_in_store(stored.metadata.ranks if stored else 0, kept)
         )
         asked = [each for each in every if ranks is None or each.number in ranks]
         room = asyncio.Semaphore(MAX_CONCURRENT_LOGS)
@@ -258,7 +258,7 @@ class LogService:
             except ConsoleError as error:
                 nothing = _NoPreviousLog(f"had another pod, whose log cannot be read: {error.message}", error)
         # The newest of what was kept: of a pod its last container, which is the one that does the work.
-        part = max((part for part in rank.kept if len(part)), key=_segment_order, default=None)
+        part = max((part for part in rank.segments if len(part)), key=_segment_order, default=None)
         if part is None:
             return nothing
         start = 0 if tail is None else max(0, len(part) - tail)
@@ -303,7 +303,7 @@ class LogService:
         self, key: tuple[str, str], failure: PodFailure, log_store: JobLogStore | None
     ) -> tuple[list[str], str]:
         """(last lines of the rank in the failed attempt, why they are missing or empty)."""
-        log = self._shared.get(key)
+        log = self._open_logs.get(key)
         found, unread = _read_stored_tail(failure, log.parts if log else ()), ""
         if not found and failure.pod:
             try:
@@ -327,7 +327,7 @@ class LogService:
 
     def on_context_changed(self) -> None:
         """Stop following the jobs of the previous cluster."""
-        shared, self._shared = list(self._shared.values()), {}
+        shared, self._open_logs = list(self._open_logs.values()), {}
         self._closing += [asyncio.create_task(each.close()) for each in shared]
 
     async def close(self) -> None:

@@ -30,7 +30,7 @@ class TextRow(NamedTuple):
     text: str
     time: float = 0.0
     label: str = ""  # whose line it is; empty where there is only one
-    dissent: bool = False
+    is_minority: bool = False
     full_text: str = ""  # the line as it was printed, where `text` is a shorter form of it
 
 
@@ -174,18 +174,18 @@ class LogText(ABC):
 
     def __init__(self) -> None:
         self.note = ""  # a remark on the text itself, such as how far it has been read; empty: nothing
-        self._keep: LineFilter | None = None
+        self._filter: LineFilter | None = None
         self._pattern: re.Pattern[bytes] | None = None
         self.reset()
 
     def reset(self) -> None:
         self._kept: array[int] = array("Q")
         self._matches: array[int] = array("Q")  # lines that pass the filter or match, by number or offset
-        self._seen = 0
+        self._searched_lines = 0
 
     def __len__(self) -> int:
         """Number of lines that the filter has let through so far."""
-        return self.line_count() if self._keep is None else len(self._kept)
+        return self.line_count() if self._filter is None else len(self._kept)
 
     @abstractmethod
     def line_count(self) -> int:
@@ -199,7 +199,7 @@ class LogText(ABC):
         return bisect_left(range(len(self)), time, key=lambda at: self.read_rows(at, at + 1)[0].time)
 
     def apply_filter(self, line_filter: LineFilter | None) -> None:
-        self._keep = line_filter
+        self._filter = line_filter
         self.reset()
 
     def start_search(self, pattern: re.Pattern[bytes] | None) -> None:
@@ -234,29 +234,29 @@ class ListText(LogText):
 
     def read_rows(self, start: int, stop: int) -> list[TextRow]:
         stop = min(stop, len(self))
-        return [self.make_row(self._kept[at] if self._keep else at) for at in range(max(0, start), stop)]
+        return [self.make_row(self._kept[at] if self._filter else at) for at in range(max(0, start), stop)]
 
     def advance(self) -> bool:
-        if self._keep is None and self._pattern is None:
+        if self._filter is None and self._pattern is None:
             return False
-        stop = min(self.line_count(), self._seen + SLICE_LINES)
-        for number in range(self._seen, stop):
+        stop = min(self.line_count(), self._searched_lines + SLICE_LINES)
+        for number in range(self._searched_lines, stop):
             text = self.line_text(number).encode()
-            if self._keep is not None:
-                if not self._keep(text):
+            if self._filter is not None:
+                if not self._filter(text):
                     continue
                 self._kept.append(number)
             if self._pattern is not None and self._pattern.search(text):
                 self._matches.append(number)
-        self._seen = stop
+        self._searched_lines = stop
         return stop < self.line_count()
 
     def match_position(self, match_number: int) -> int:
         number = self._matches[match_number]
-        return bisect_left(self._kept, number) if self._keep else number
+        return bisect_left(self._kept, number) if self._filter else number
 
     def nearest_row(self, line: int) -> int:
-        if self._keep:
+        if self._filter:
             line = self._kept[line] if line < len(self._kept) else self.line_count()
         return bisect_left(self._matches, line)
 
@@ -339,9 +339,9 @@ class FileText(LogText):
     def read_rows(self, start: int, stop: int) -> list[TextRow]:
         start, stop = max(0, start), min(stop, len(self))
         rows = []
-        at = 0 if self._keep is not None or start >= stop else self._offset_of_line(start)
+        at = 0 if self._filter is not None or start >= stop else self._offset_of_line(start)
         for number in range(start, stop):
-            raw, following = self._read_line(self._kept[number] if self._keep is not None else at)
+            raw, following = self._read_line(self._kept[number] if self._filter is not None else at)
             rows.append(TextRow(raw[:MAX_ROW_WIDTH].decode("utf-8", "replace")))
             at = following
         return rows
@@ -350,32 +350,32 @@ class FileText(LogText):
         if self._counted < self.size:
             self._index_lines(INDEX_STEP_BYTES * 4)
             return True
-        if self._keep is None and self._pattern is None:
+        if self._filter is None and self._pattern is None:
             return False
-        start = self._seen
+        start = self._searched_lines
         stop = self._data.rfind(b"\n", start, min(self.size, start + INDEX_STEP_BYTES)) + 1
         if stop <= start:  # a line of many megabytes
             stop = self._read_line(start)[1]
         stop = min(self.size, stop) if self.size - start > INDEX_STEP_BYTES else self.size
         data, among = self._data[start:stop], None
-        if self._keep is not None:
-            begins = find_passing_lines(data, self._keep)
+        if self._filter is not None:
+            begins = find_passing_lines(data, self._filter)
             self._kept.extend([start + begin for begin in begins] if start else begins)
             among = set(begins)
         if self._pattern is not None:
             found = find_matching_lines(data, self._pattern)
             self._matches.extend(start + begin for begin in found if among is None or begin in among)
-        self._seen = stop
+        self._searched_lines = stop
         return stop < self.size
 
     def match_position(self, match_number: int) -> int:
         start = self._matches[match_number]
-        return bisect_left(self._kept, start) if self._keep is not None else self._line_at_offset(start)
+        return bisect_left(self._kept, start) if self._filter is not None else self._line_at_offset(start)
 
     def nearest_row(self, line: int) -> int:
         if line >= len(self):
             return self.match_count
-        return bisect_left(self._matches, self._kept[line] if self._keep is not None else self._offset_of_line(line))
+        return bisect_left(self._matches, self._kept[line] if self._filter is not None else self._offset_of_line(line))
 
 
 class MemoryText(ListText):

@@ -30,10 +30,10 @@ from trainlog import format_ranges
 
 class FilteredLines:
     def __init__(self, segment: LogSegment) -> None:
-        self.part = segment
+        self.segment = segment
         self.numbers: array[int] = array("Q")
         self.times: array[float] = array("d")
-        self.seen = 0  # lines of the part that were looked at
+        self.searched_lines = 0  # lines of the part that were looked at
 
 
 TimedLines = LogSegment | FilteredLines  # lines of one source, whose `times` ascend
@@ -111,23 +111,23 @@ class MergedText(LogText):
     """Several logs as one text in order of time; `segments` returns the logs, `label` names one."""
 
     def __init__(self, segments: Callable[[], Sequence[LogSegment]], label: Callable[[LogSegment], str]) -> None:
-        self._get = segments
+        self._list_segments = segments
         self._label = label
         self._segments: list[LogSegment] = list(segments())
         super().__init__()
 
     def reset(self) -> None:
-        self._kept_of: dict[int, FilteredLines] = {}
-        self._matches_of: dict[int, FilteredLines] = {}
+        self._filtered_by_segment: dict[int, FilteredLines] = {}
+        self._matches_by_segment: dict[int, FilteredLines] = {}
 
     def set_segments(self) -> None:
         """Update the list of logs: add new ones and drop those that `segments` returns no more."""
-        self._segments = list(self._get())
+        self._segments = list(self._list_segments())
 
     def _visible_parts(self) -> Sequence[TimedLines]:
-        if self._keep is None:
+        if self._filter is None:
             return self._segments
-        return [self._filtered_part(self._kept_of, part) for part in self._segments]
+        return [self._filtered_part(self._filtered_by_segment, part) for part in self._segments]
 
     @staticmethod
     def _filtered_part(picks: dict[int, FilteredLines], segment: LogSegment) -> FilteredLines:
@@ -159,23 +159,23 @@ class MergedText(LogText):
         return rows
 
     def start_search(self, pattern: re.Pattern[bytes] | None) -> None:
-        self._pattern, self._matches_of = pattern, {}
+        self._pattern, self._matches_by_segment = pattern, {}
 
     def advance(self) -> bool:
         more = False
         each = max(500, SLICE_LINES // max(1, len(self._segments)))
         for part in self._segments:
-            if self._keep is not None:
-                kept = self._filtered_part(self._kept_of, part)
-                more |= _search_block(part, kept, each, self._keep)
+            if self._filter is not None:
+                kept = self._filtered_part(self._filtered_by_segment, part)
+                more |= _search_block(part, kept, each, self._filter)
             if self._pattern is not None:
                 more |= _search_block(
-                    part, self._filtered_part(self._matches_of, part), each, self._keep, self._pattern
+                    part, self._filtered_part(self._matches_by_segment, part), each, self._filter, self._pattern
                 )
         return more
 
     def _matching_lines(self) -> list[FilteredLines]:
-        return [self._filtered_part(self._matches_of, part) for part in self._segments]
+        return [self._filtered_part(self._matches_by_segment, part) for part in self._segments]
 
     @property
     def match_count(self) -> int:
@@ -208,7 +208,7 @@ def _search_block(
     pattern: re.Pattern[bytes] | None = None,
 ) -> bool:
     """Search the next `lines` lines of a part as one block; returns whether lines remain."""
-    start = picked.seen
+    start = picked.searched_lines
     stop = min(len(segment), start + lines)
     block = b"".join([text + b"\n" for text in segment.read_texts(start, stop)])
     number, last = start, 0
@@ -217,7 +217,7 @@ def _search_block(
         last = begin
         picked.numbers.append(number)
         picked.times.append(segment.times[number])
-    picked.seen = stop
+    picked.searched_lines = stop
     return stop < len(segment)
 
 
@@ -296,19 +296,19 @@ class CommonLineFinder:
 
     def __init__(self) -> None:
         self.lines: list[CommonLine] = []  # in the order in which they were first printed; their ranks grow
-        self._open: OrderedDict[str, list[CommonLine]] = OrderedDict()
+        self._recent_groups: OrderedDict[str, list[CommonLine]] = OrderedDict()
 
     def add(self, lines: Iterable[PodLine]) -> None:
         """Add new lines to the groups, in order of time; earlier groups may gain ranks."""
         for line in lines:
             key = normalize_line(line.text, line.pod)
-            groups = self._open.get(key)
+            groups = self._recent_groups.get(key)
             if groups is None:
-                groups = self._open[key] = []
-                if len(self._open) > MAX_LINE_KEYS:
-                    self._open.popitem(last=False)
+                groups = self._recent_groups[key] = []
+                if len(self._recent_groups) > MAX_LINE_KEYS:
+                    self._recent_groups.popitem(last=False)
             else:
-                self._open.move_to_end(key)
+                self._recent_groups.move_to_end(key)
                 if groups and line.time - groups[0].time > CONSENSUS_SECONDS:
                     groups[:] = [each for each in groups if line.time - each.time <= CONSENSUS_SECONDS]
             group = next((each for each in groups if line.rank not in each.ranks), None)
@@ -323,20 +323,20 @@ class CommonLineFinder:
 
 
 class CommonLinesText(ListText):
-    def __init__(self, consensus: CommonLineFinder, ranks: int, list_gaps: Callable[[], Sequence[Gap]]) -> None:
+    def __init__(self, finder: CommonLineFinder, ranks: int, list_gaps: Callable[[], Sequence[Gap]]) -> None:
         """`list_gaps` returns the periods in which ranks lack lines, as of now."""
         super().__init__()
-        self._consensus = consensus
+        self._finder = finder
         self._ranks = ranks
         self._list_gaps = list_gaps
 
     def line_count(self) -> int:
-        return len(self._consensus.lines)
+        return len(self._finder.lines)
 
     def make_row(self, number: int) -> TextRow:
-        line, gaps = self._consensus.lines[number], self._list_gaps()
+        line, gaps = self._finder.lines[number], self._list_gaps()
         return TextRow(line.text, line.time, line.ranks_text(self._ranks, gaps), line.is_minority(self._ranks, gaps))
 
     def line_text(self, number: int) -> str:
         """The text of the line, without the ranks that printed it."""
-        return self._consensus.lines[number].text
+        return self._finder.lines[number].text

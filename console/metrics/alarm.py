@@ -101,7 +101,7 @@ class Alarm(Struct, frozen=True):
         *,
         may_stop: bool = True,
         look: str = "",
-        stop: str = "",
+        stop_key: str = "",
         act: str = "",
         has_checkpoint: bool = False,
     ) -> str:
@@ -120,7 +120,7 @@ class Alarm(Struct, frozen=True):
                 f"{look} shows where each rank is" if look else f"a4 hang {self.job} --bundle FILE keeps the evidence"
             )
         whose = f" (launched by {owner}, not by you)" if owner not in {"", OWN_NAME} else ""
-        frees = f"; {stop or f'a4 stop {self.job}'} frees {self.held} GPUs{whose}" if self.held and may_stop else ""
+        frees = f"; {stop_key or f'a4 stop {self.job}'} frees {self.held} GPUs{whose}" if self.held and may_stop else ""
         return f"{shows}{frees}" if self.job else ""
 
     def with_finding(self, newer: Alarm | None) -> Alarm:
@@ -158,12 +158,12 @@ class AlarmReport(Struct, frozen=True):
     """The alarms found in a job within a few seconds."""
 
     alarms: tuple[Alarm, ...] = ()
-    late: str = ""  # that its next step is late, in words; empty: it is not, or that is not known
+    late_message: str = ""  # that its next step is late, in words; empty: it is not, or that is not known
     refused: str = ""  # why its log cannot be followed, if it cannot
     follows_steps: bool = False  # whether steps came as they were printed, so that the times in its log do not count
     progress: JobProgress | None = None  # how far it is by its log; None too where that was not read to its end
-    unread: str = ""  # why nothing is known of its present steps though its log can be read, in words
-    doing: str = ""  # of a job that has made no step: what it does by its log, and since when
+    unread_reason: str = ""  # why nothing is known of its present steps though its log can be read, in words
+    phase_text: str = ""  # of a job that has made no step: what it does by its log, and since when
 
 
 class AlarmCoverage(Struct, frozen=True):

@@ -44,22 +44,22 @@ class JobSample(Struct, frozen=True):
     start: StartPhase | None = None  # what it does before its first step; None: that is made, or it is not known
     pace: float | None = None  # seconds that one usually takes
     all_steps: bool = False  # its last step is made: it saves, or ends
-    size: int | None = None  # bytes, of the last row of an NCCL test, whose rows are its steps
+    row_bytes: int | None = None  # bytes, of the last row of an NCCL test, whose rows are its steps
     blamed: str = ""  # the rank that the others wait for, in words, if somebody looked
     blamed_at: float = 0.0  # when that was
     trained: bool = False  # the program printed that training is over, or has ended
     ended_at: float = 0.0  # when its program ended, of a job whose pods are kept; 0.0: it goes on
     kept: str = ""  # how that ended and what its pods hold, in words; empty: they are used
     nan: str = ""  # what is no number now; empty: all is
-    saved: str = ""  # the last checkpoint, in words, if its log tells of one
+    saved_words: str = ""  # the last checkpoint, in words, if its log tells of one
     held: int = 0  # GPUs that a stop of the job frees
     nan_at: float = 0.0  # when the first of them was printed; 0.0: not known
     failed_at: float = 0.0  # when the job failed
     spikes: tuple[tuple[float, float, str], ...] = ()  # of the loss: step, time, and words
     failed_tests: tuple[tuple[str, str], ...] = ()  # tests that failed: what tells them apart, and why
     behind: tuple[tuple[int, int], ...] = ()  # ranks and by how many steps they are behind
-    gpus: tuple[str, ...] = ()  # faults of GPUs
-    failed: str = ""  # why the job is over; empty: it is not, or it ended well
+    gpu_faults: tuple[str, ...] = ()  # faults of GPUs
+    failure: str = ""  # why the job is over; empty: it is not, or it ended well
     missing_seconds: float = 0.0  # seconds up to now of which lines of its log may not have come
     behind_log: bool = False  # its log comes faster than it is read: later steps may wait in it
     pod_nodes: tuple[str, ...] = ()  # the node of each pod, by its number; empty: not known
@@ -74,24 +74,24 @@ class AlarmWatch:
         self, key: tuple[str, str], thresholds: Thresholds, now: float, settles: float = OLD_LINES_AT_FIRST_SECONDS
     ) -> None:
         self.alarms: list[Alarm] = []  # in the order in which they began
-        self.quiet = "no pod has"  # subject of "… printed a line for": the pods whose logs are followed
+        self.silence_subject = "no pod has"  # subject of "… printed a line for": the pods whose logs are followed
         self.line_at = self.step_at = now  # when something was printed last, and when there was a new iteration
         self.has_lines = False
         self.late = ""  # that the next step is late, in words; empty: it is not
         self.unknown = ""  # that nobody can say whether the next step is late, in words
         self.verdict = ""  # the rank that the others wait for, by an inspection since the last step; empty: none
         self.unproved = False  # whether by the log the next step is late, and no line has had time to come yet
-        self._begun = self._listens = now
+        self._begun = self._reading_since = now
         self._old_line_at = 0.0  # when a line was read last that had been printed long before
         self._settles = settles
-        self._awaited: int | None = None  # the iteration that an earlier reader had seen, until this one has
-        self._read: tuple[int | None, float] = (None, now)  # how far that one is, and since when
+        self._awaited_step: int | None = None  # the iteration that an earlier reader had seen, until this one has
+        self._last_read_step: tuple[int | None, float] = (None, now)  # how far that one is, and since when
         self._key, self._thresholds = key, thresholds
         self._last: JobSample | None = None
         self._pausing = False
         self._xids: list[tuple[str, float]] = []
         self._open_alarms: dict[AlarmKind, Alarm] = {}  # alarms that last
-        self._done: set[tuple[AlarmKind, object]] = set()
+        self._raised_events: set[tuple[AlarmKind, object]] = set()
 
     @property
     def active(self) -> tuple[Alarm, ...]:
@@ -109,7 +109,7 @@ class AlarmWatch:
 
     def feed_line(self, now: float, text: str, printed_at: float = 0.0) -> None:
         """Use a line of any rank; `printed_at` is its node's timestamp, used only for lines printed earlier."""
-        early = now - self._listens < self._settles and printed_at
+        early = now - self._reading_since < self._settles and printed_at
         if printed_at and now - printed_at > self._thresholds.late:
             self._old_line_at = now
         self.line_at, self.has_lines = min(now, printed_at) if early else now, True
@@ -120,16 +120,16 @@ class AlarmWatch:
 
     def on_reader_changed(self, now: float) -> None:
         """Note that another reader of the log takes over and reads earlier lines again."""
-        self.quiet, self._listens = "no pod has", now
+        self.silence_subject, self._reading_since = "no pod has", now
         if self._last is not None:
-            self._awaited, self._read = self._last.step, (None, now)
+            self._awaited_step, self._last_read_step = self._last.step, (None, now)
             self._last = structs.replace(self._last, step=None, steps=0)
 
     def evaluate(self, now: float, sample: JobSample) -> list[Alarm]:
         """Evaluate the rules for the job's current sample; returns the new alarms."""
         if sample.stopped:
             if sample.finished:  # nobody can look whether the causes of its alarms are gone
-                ended = "the job failed" if sample.failed else JOB_STOPPED
+                ended = "the job failed" if sample.failure else JOB_STOPPED
                 for alarm in self._open_alarms.values():
                     self._replace_alarm(alarm, structs.replace(alarm, over=now, ended=ended))
                 self._open_alarms, self.late, self.verdict = {}, "", ""
@@ -139,7 +139,7 @@ class AlarmWatch:
         known = len(self.alarms)
         before = self._last
         if before is None or sample.step != before.step or sample.steps != before.steps or not sample.running:
-            first = before is None or before.step is None or now - self._listens < self._settles
+            first = before is None or before.step is None or now - self._reading_since < self._settles
             is_old = first or sample.behind_log
             self.step_at = min(now, sample.step_at) if is_old and sample.step_at else now
             self._pausing = self._pausing and before is not None and sample.step == before.step
@@ -153,19 +153,19 @@ class AlarmWatch:
 
     def _is_catching_up(self, now: float, sample: JobSample) -> bool:
         """Whether a new reader (see `on_reader_changed`) still reads steps that were read before."""
-        if self._awaited is None:
+        if self._awaited_step is None:
             return False
-        if sample.step != self._read[0]:
-            self._read = sample.step, now
-        there = sample.step is not None and sample.step >= self._awaited
+        if sample.step != self._last_read_step[0]:
+            self._last_read_step = sample.step, now
+        there = sample.step is not None and sample.step >= self._awaited_step
         if (
             there
             or sample.finished
-            or now - self._read[1] >= OLD_LINES_AT_FIRST_SECONDS
-            or now - self._listens >= MAX_CATCH_UP_SECONDS
+            or now - self._last_read_step[1] >= OLD_LINES_AT_FIRST_SECONDS
+            or now - self._reading_since >= MAX_CATCH_UP_SECONDS
         ):
-            self._awaited = None
-        return self._awaited is not None
+            self._awaited_step = None
+        return self._awaited_step is not None
 
     def _raise_event_alarms(self, now: float, sample: JobSample, previous_sample: JobSample | None) -> None:
         """Raise the alarms of single events, once for each; restarts before the first sample raise none."""
@@ -174,9 +174,9 @@ class AlarmWatch:
         ]
         events += [(AlarmKind.BUSBW, name, why, 0.0) for name, why in sample.failed_tests]
         if previous_sample is None:
-            self._done |= {(AlarmKind.RESTART, sample.restarts), (AlarmKind.FAILED, bool(sample.failed))}
-        if sample.failed and not 0 < sample.ended_at < self._begun - self._settles:
-            events.append((AlarmKind.FAILED, True, f"the job failed: {sample.failed}", sample.failed_at))
+            self._raised_events |= {(AlarmKind.RESTART, sample.restarts), (AlarmKind.FAILED, bool(sample.failure))}
+        if sample.failure and not 0 < sample.ended_at < self._begun - self._settles:
+            events.append((AlarmKind.FAILED, True, f"the job failed: {sample.failure}", sample.failed_at))
         if sample.restarts:
             why = f": {sample.restart_words}" if sample.restart_words else ""
             words = f"restarted, attempt {sample.restarts + 1}{why}"
@@ -184,8 +184,8 @@ class AlarmWatch:
         events += [(AlarmKind.GPU, text, text, at) for text, at in self._xids]
         self._xids = []
         for kind, name, words, at in events:
-            if (kind, name) not in self._done:
-                self._done.add((kind, name))
+            if (kind, name) not in self._raised_events:
+                self._raised_events.add((kind, name))
                 ended = kind in {AlarmKind.FAILED, AlarmKind.RESTART} and sample.failed_node
                 nodes = (sample.failed_node,) if ended else ()
                 self._raise_alarm(Alarm(kind, words, now, *self._key, began=min(now, at), nodes=nodes))
@@ -208,7 +208,7 @@ class AlarmWatch:
             more = f" and {late - 1} more" if late > 1 else ""
             behind = f"pod {worst[0]}{more} {worst[1]} steps behind the leading pod"
         kept = sample.kept if sample.ended_at and known - sample.ended_at > self._thresholds.kept else ""
-        saved = f"last checkpoint before: {sample.saved}" if sample.saved else ""
+        saved = f"last checkpoint before: {sample.saved_words}" if sample.saved_words else ""
         late_pods = {pod for pod, by in sample.behind if by >= self._thresholds.behind}
         nodes = {
             AlarmKind.BEHIND: [node for pod, node in enumerate(sample.pod_nodes) if pod in late_pods and node],
@@ -223,7 +223,7 @@ class AlarmWatch:
             (AlarmKind.BEHIND, behind, "", 0.0),
             (AlarmKind.KEPT, kept, "", sample.ended_at),
             (AlarmKind.NAN, sample.nan, saved, sample.nan_at),
-            (AlarmKind.GPU, "; ".join(sample.gpus[:3]), "", 0.0),
+            (AlarmKind.GPU, "; ".join(sample.gpu_faults[:3]), "", 0.0),
         ):
             held = sample.held if kind in _STOPPING_ALARMS else 0
             on = tuple(dict.fromkeys(nodes.get(kind, ())))
@@ -303,20 +303,20 @@ class AlarmWatch:
         if now - max(self.line_at, self.step_at if look.step is not None else 0.0) <= limit:
             return "", 0.0
         if look.step is None:
-            return f"{self.quiet} printed a line for {format_duration(now - self.line_at)}", self.line_at
+            return f"{self.silence_subject} printed a line for {format_duration(now - self.line_at)}", self.line_at
         return _late_words(now - self.step_at, look), self.step_at
 
 
 def _late_words(silent_seconds: float, sample: JobSample) -> str:
     if sample.all_steps:
         return f"it has not ended {format_duration(silent_seconds)} after its last step, {sample.step:,}"
-    if sample.size is not None and sample.pace is not None:
-        return format_late_row(silent_seconds, sample.size, sample.pace)
+    if sample.row_bytes is not None and sample.pace is not None:
+        return format_late_row(silent_seconds, sample.row_bytes, sample.pace)
     return format_late_step(silent_seconds, sample.step, sample.pace if sample.rhythm else None)
 
 
 def _why_not_running(sample: JobSample) -> str:
     """The reason why the job no longer runs, with which its alarms end."""
     if sample.finished:
-        return "the job failed" if sample.failed else "the job ended"
+        return "the job failed" if sample.failure else "the job ended"
     return "its pods ended"

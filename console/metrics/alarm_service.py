@@ -42,17 +42,17 @@ class AlarmService:
     def __init__(self, sources: MonitorSources, thresholds: Thresholds | None = None) -> None:
         """`thresholds` replace the person's own."""
         self._thresholds, self._sources = thresholds, sources
-        self._patrol_sources = self._passive_sources = replace(
+        self._background_sources = self._passive_sources = replace(
             sources, inspect=None, find_late_rank=None, store_slowdown=None, find_own_job=None
         )
         self.jobs: dict[Key, JobMonitor] = {}  # in the order in which they were opened or began to run
         self.namespace = ""  # the only one whose jobs are watched; empty: those of all
         self.coverage = AlarmCoverage()
-        self._past: list[Alarm] = []  # of jobs that are not watched any more
-        self._asked: list[AlarmWatch] = []  # of jobs that somebody waited for
-        self._notified = 0.0
-        self._rounds: asyncio.Task[None] | None = None
-        self._seen: tuple[object, str] = None, ""  # the JobSets and the namespace of the last round
+        self._past_alarms: list[Alarm] = []  # of jobs that are not watched any more
+        self._awaited_watches: list[AlarmWatch] = []  # of jobs that somebody waited for
+        self._notified_time = 0.0
+        self._update_task: asyncio.Task[None] | None = None
+        self._last_jobsets: tuple[object, str] = None, ""  # the JobSets and the namespace of the last round
         self._running: list[JobSet] = []
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -88,12 +88,12 @@ class AlarmService:
         """Watch running jobs of a namespace (all if empty), as set or `always`; `inspects`: inspect stalled ones."""
         if not (self.thresholds.running or always):
             return
-        if self._rounds is None:
-            self._patrol_sources = self._sources if inspects else self._passive_sources
-            self._rounds = start_task(self._update_periodically(), "alarms:patrol")
+        if self._update_task is None:
+            self._background_sources = self._sources if inspects else self._passive_sources
+            self._update_task = start_task(self._update_periodically(), "alarms:patrol")
         self.namespace = namespace
-        if self._rounds.done():
-            self._rounds.result()
+        if self._update_task.done():
+            self._update_task.result()
 
     async def _update_periodically(self) -> None:
         while True:
@@ -106,12 +106,12 @@ class AlarmService:
     async def update_jobs(self) -> None:
         """Check every running job that has no open page; jobs without a log only if a JobSet has changed."""
         slices, seen = WorkSlices(), (self._sources.cluster.fleet.jobsets, self.namespace)
-        unchanged, self._seen = seen[0] is self._seen[0] and seen[1] == self._seen[1], seen
+        unchanged, self._last_jobsets = seen[0] is self._last_jobsets[0] and seen[1] == self._last_jobsets[1], seen
         self._running = running = self._running if unchanged else self._running_jobs()
         new = [each.key for each in running if (job := self.jobs.get(each.key)) is None or job.has_ended]
         for key in new[:MAX_STARTS_AT_ONCE]:
             if (job := self.jobs.get(key)) is None or job.has_ended:
-                self._begin_job(key, self._patrol_sources)
+                self._begin_job(key, self._background_sources)
             await slices.pause()
         shares = self._log_shares(running)
         for key, job in list(self.jobs.items()):
@@ -159,7 +159,7 @@ class AlarmService:
 
     def _end_job(self, job: JobMonitor) -> None:
         self._close_job(job)
-        self._past = [*self._past, *job.watch.alarms][-MAX_PAST_ALARMS:]
+        self._past_alarms = [*self._past_alarms, *job.watch.alarms][-MAX_PAST_ALARMS:]
 
     def _close_job(self, job: JobMonitor) -> None:
         del self.jobs[job.key]
@@ -173,34 +173,34 @@ class AlarmService:
         return [each for each in self._list_alarms() if self._is_watched((each.namespace, each.job))]
 
     def _list_alarms(self) -> list[Alarm]:
-        every = chain(self._past, chain.from_iterable(map(attrgetter("watch.alarms"), self.jobs.values())))
+        every = chain(self._past_alarms, chain.from_iterable(map(attrgetter("watch.alarms"), self.jobs.values())))
         return sorted(every, key=lambda alarm: -alarm.time)
 
     def pop_new_alarms(self) -> list[Alarm]:
-        fresh = [alarm for alarm in self.latest_alarms if alarm.time > self._notified]
-        self._notified = max([self._notified, *(alarm.time for alarm in fresh)])
+        fresh = [alarm for alarm in self.latest_alarms if alarm.time > self._notified_time]
+        self._notified_time = max([self._notified_time, *(alarm.time for alarm in fresh)])
         return fresh[::-1]
 
     def history_of(self, namespace: str, name: str, since: float = 0.0) -> tuple[Alarm, ...]:
         """A job's alarms of this session since that time, including those that are over, oldest first."""
-        every = [*(alarm for watch in self._asked for alarm in watch.alarms), *self._list_alarms()]
+        every = [*(alarm for watch in self._awaited_watches for alarm in watch.alarms), *self._list_alarms()]
         found = {each for each in every if (each.namespace, each.job) == (namespace, name) and each.time >= since}
         return tuple(sorted(found, key=lambda each: each.time))
 
     def _stop_monitors(self) -> None:
-        if self._rounds is not None:
-            self._rounds.cancel()
+        if self._update_task is not None:
+            self._update_task.cancel()
         for job in list(self.jobs.values()):
             self._end_job(job)
 
     def on_context_changed(self) -> None:
         self._stop_monitors()
-        self._past, self._rounds, self.coverage, self.namespace = [], None, AlarmCoverage(), ""
+        self._past_alarms, self._update_task, self.coverage, self.namespace = [], None, AlarmCoverage(), ""
 
     async def close(self) -> None:
         """Stop all monitors; the alarms so far stay in the history."""
         self._stop_monitors()
-        await asyncio.gather(*self._ending, *filter(None, [self._rounds]), return_exceptions=True)
+        await asyncio.gather(*self._ending, *filter(None, [self._update_task]), return_exceptions=True)
 
     @asynccontextmanager
     async def open_monitor(
@@ -208,7 +208,7 @@ class AlarmService:
     ) -> AsyncIterator[JobMonitor]:
         """Watch a job during this block; `thresholds` replace the person's own."""
         job = JobMonitor((namespace, name), thresholds or self.thresholds, self._passive_sources)
-        self._asked.append(job.watch)
+        self._awaited_watches.append(job.watch)
         job.open()
         try:
             yield job
@@ -238,7 +238,7 @@ def _make_report(monitor: JobMonitor, seconds: float, *, lags: bool) -> AlarmRep
     if not monitor.is_followed:
         return AlarmReport(watch.active, refused=monitor.refused)
     if lags:
-        return AlarmReport(watch.active, unread="its log comes faster than it is read")
+        return AlarmReport(watch.active, unread_reason="its log comes faster than it is read")
     unread = watch.unknown if watch.has_lines else f"no whole line of its log came in {seconds:g} s"
     doing = start.sentence(SERVER_CLOCK.now()) if (start := monitor.measures.start) is not None else ""
     return AlarmReport(watch.active, watch.late, "", watch.has_step_cadence, monitor.progress, unread, doing)

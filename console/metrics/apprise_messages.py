@@ -81,7 +81,7 @@ class AlarmOutbox:
 
     def __init__(self) -> None:
         self._queue: list[tuple[str, str]] = []
-        self._more = 0
+        self._omitted_count = 0
         self._failed: set[str] = set()
         self.sending = False  # whether a task sends
 
@@ -89,14 +89,14 @@ class AlarmOutbox:
         if len(self._queue) < MAX_MESSAGES:
             self._queue.append((title, text))
         else:
-            self._more += 1
+            self._omitted_count += 1
 
     async def send_pending(self, addresses: Callable[[], Sequence[str]], tell: Callable[[str], None]) -> None:
         """Send until nothing is waiting; `tell` gets a sentence about addresses that fail for the first time."""
         try:
             while self._queue:
-                waiting, more, to = self._queue, self._more, addresses()
-                self._queue, self._more = [], 0
+                waiting, more, to = self._queue, self._omitted_count, addresses()
+                self._queue, self._omitted_count = [], 0
                 title, text = waiting[0]
                 if len(waiting) > 1:
                     title = f"{len(waiting) + more} messages"

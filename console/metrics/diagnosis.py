@@ -105,11 +105,11 @@ class Diagnoses:
 
     def __init__(self, file: Callable[[], DiagnosisFile]) -> None:
         self._file = file
-        self._known: dict[tuple[str, DiagnosisKind], Diagnosis] = {}
+        self._latest: dict[tuple[str, DiagnosisKind], Diagnosis] = {}
 
     def find(self, uid: str, kind: DiagnosisKind) -> Diagnosis | None:
         """The last diagnosis of that kind, as of the last refresh; it may have found nothing."""
-        return self._known.get((uid, kind))
+        return self._latest.get((uid, kind))
 
     def find_hang(self, jobset: JobSet, fleet: Fleet, stepped: float) -> Diagnosis | None:
         """The rank that the others wait for, in a job whose last step was at `stepped`; None if unknown."""
@@ -129,7 +129,7 @@ class Diagnoses:
 
     async def record(self, diagnosis: Diagnosis) -> None:
         """Store a diagnosis for this console, and in the shared file if it can be written."""
-        self._known[diagnosis.uid, diagnosis.kind] = diagnosis
+        self._latest[diagnosis.uid, diagnosis.kind] = diagnosis
         await self._file().record_diagnosis(diagnosis)
 
     async def record_slowdown(self, uid: str, slowdown: Slowdown | None) -> None:
@@ -154,7 +154,7 @@ class Diagnoses:
         for each in await self._file().list_diagnoses():
             known = self.find(each.uid, each.kind)
             if known is None or each.at > known.at:
-                self._known[each.uid, each.kind] = each
+                self._latest[each.uid, each.kind] = each
 
     async def refresh_periodically(self) -> None:
         while True:
@@ -165,7 +165,7 @@ class Diagnoses:
 
 class Blame(Struct, frozen=True):
     nodes: tuple[str, ...] = ()  # that are at fault
-    innocent: tuple[str, ...] = ()  # not at fault: where the ranks are whose program, data or storage is
+    cleared_nodes: tuple[str, ...] = ()  # not at fault: where the ranks are whose program, data or storage is
 
 
 def find_blame(alarms: Iterable[Alarm], diagnosis: Diagnosis | None) -> Blame:
@@ -179,18 +179,18 @@ def find_blame(alarms: Iterable[Alarm], diagnosis: Diagnosis | None) -> Blame:
     nodes = tuple(dict.fromkeys(node for each in of_alarms for node in each))
     if nodes or diagnosis is None:
         return Blame(nodes)
-    return Blame(innocent=diagnosis.nodes) if excused else Blame(diagnosis.nodes)
+    return Blame(cleared_nodes=diagnosis.nodes) if excused else Blame(diagnosis.nodes)
 
 
-def judge_pace(progress: JobProgress, seen: Diagnosis | None, taken: Diagnosis | None) -> JobProgress:
+def judge_pace(progress: JobProgress, slowdown: Diagnosis | None, consent: Diagnosis | None) -> JobProgress:
     """The progress with the recorded slowdown `seen`; without it if a person accepted that pace later (`taken`)."""
     if (
-        seen is not None
-        and seen.words
+        slowdown is not None
+        and slowdown.words
         and not progress.slower_since
         and progress.cost is not None
-        and progress.cost > seen.threshold
+        and progress.cost > slowdown.threshold
     ):
-        words = "; ".join(filter(None, (seen.words, progress.slower)))
-        progress = replace(progress, slower=words, slower_since=seen.at)
-    return replace(progress, slower="") if taken is not None and taken.at >= progress.slower_since else progress
+        words = "; ".join(filter(None, (slowdown.words, progress.slower)))
+        progress = replace(progress, slower=words, slower_since=slowdown.at)
+    return replace(progress, slower="") if consent is not None and consent.at >= progress.slower_since else progress

@@ -243,20 +243,20 @@ class OutlierOrder:
     def __init__(self) -> None:
         self._metric_name = ""
         self._faulty: list[int] = []
-        self._odd: list[int] = []
+        self._outliers: list[int] = []
 
     def sort_ranks(self, board: GpuBoard, metric: GpuMetric) -> list[int]:
         """All ranks: faulty ones first, then outliers, both in the order in which they were found, then the rest."""
         if metric.name != self._metric_name:
-            self._metric_name, self._odd = metric.name, []
+            self._metric_name, self._outliers = metric.name, []
         middle = board.median(metric)
         worst = board.sort_by_badness(metric)
         faulty = {rank.rank for rank, gpu in worst if gpu.faults}
         stay = {rank.rank for rank, gpu in worst if board.is_outlier(gpu, metric, middle, share=HYSTERESIS_SHARE)}
         come = [rank.rank for rank, gpu in worst if board.is_outlier(gpu, metric, middle)]
         self._faulty = _merge_order(self._faulty, faulty, [each for each in come if each in faulty])
-        self._odd = _merge_order(self._odd, stay - faulty, [each for each in come if each not in faulty])
-        return list(dict.fromkeys([*self._faulty, *self._odd, *(rank.rank for rank in board.ranks)]))
+        self._outliers = _merge_order(self._outliers, stay - faulty, [each for each in come if each not in faulty])
+        return list(dict.fromkeys([*self._faulty, *self._outliers, *(rank.rank for rank in board.ranks)]))
 
 
 def _merge_order(before: list[int], stay: set[int], come: list[int]) -> list[int]:
@@ -453,7 +453,7 @@ class NetworkCounters:
         self._splitter = TextLineSplitter()
         self._before: tuple[float, _Counts] | None = None
         self._last: tuple[float, _Counts] | None = None
-        self._at = 0.0
+        self._sample_time = 0.0
         self._begun: _Counts | None = None
         self._gpu: int | None = None
 
@@ -464,7 +464,7 @@ class NetworkCounters:
     def _parse_line(self, line: str) -> None:
         if found := _COUNTERS_LINE.fullmatch(line.strip()):
             self._end_sample()
-            self._at, self._begun, self._gpu = float(found[1]), {}, None
+            self._sample_time, self._begun, self._gpu = float(found[1]), {}, None
         elif self._begun is None:
             return
         elif found := _RDMA_LINE.fullmatch(line.strip()):
@@ -480,7 +480,7 @@ class NetworkCounters:
 
     def _end_sample(self) -> None:
         if self._begun is not None:
-            self._before, self._last, self._begun = self._last, (self._at, self._begun), None
+            self._before, self._last, self._begun = self._last, (self._sample_time, self._begun), None
 
     @property
     def rdma_rates(self) -> tuple[LinkRate, ...]:

@@ -176,7 +176,7 @@ class GpuReader:
             except ConsoleError as error:
                 problem = error.message
                 if isinstance(error, Refused):
-                    reader.refused(error)
+                    reader.on_refused(error)
             else:
                 return True
         if exporter is not None:
@@ -187,7 +187,7 @@ class GpuReader:
             else:
                 return True
         problem = problem or "In read-only mode GPUs are read from a DCGM exporter, and this node has none."
-        reader.take(replace(reading, problem=problem if problem.endswith(".") else f"{problem}."))
+        reader.on_reading(replace(reading, problem=problem if problem.endswith(".") else f"{problem}."))
         return False
 
     async def _read_nvidia_smi(self, pod: Pod, pod_gpus: PodGpus, reader: _ReadOptions, round_count: int) -> None:
@@ -210,7 +210,7 @@ class GpuReader:
                 output.reset()
                 rates = [(gpu, *counters.rates_of(gpu.index)) for gpu in parser.gpus]
                 gpus = tuple(replace(gpu, nvlink_received=received, nvlink_sent=sent) for gpu, received, sent in rates)
-                reader.take(
+                reader.on_reading(
                     replace(pod_gpus, gpus=gpus, rdma=counters.rdma_rates, at=SERVER_CLOCK.now(), source=NVIDIA_SMI)
                 )
 
@@ -248,7 +248,7 @@ class GpuReader:
         for number in range(round_count):
             gpus = await self.scrape_exporter(exporter)
             own = tuple(gpu for gpu in gpus if gpu.pod == key)
-            reader.take(replace(pod_gpus, gpus=own or gpus, at=SERVER_CLOCK.now(), source=DCGM))
+            reader.on_reading(replace(pod_gpus, gpus=own or gpus, at=SERVER_CLOCK.now(), source=DCGM))
             if number + 1 < round_count:
                 await asyncio.sleep(max(reader.every, MIN_DCGM_SECONDS))
 
@@ -280,7 +280,7 @@ class GpuReader:
 class _ReadOptions:
     """Options of a read: callback for readings, interval in seconds, source, and callback for refusals."""
 
-    take: ReadingCallback
+    on_reading: ReadingCallback
     every: float
     source: GpuSource
-    refused: Callable[[Refused], None] = lambda _: None
+    on_refused: Callable[[Refused], None] = lambda _: None

@@ -82,8 +82,8 @@ class RunMoments(Struct, frozen=True):
     created_at: float
     admitted_at: float
     end_at: float  # of the run, or now
-    over: bool = True  # whether it has ended
-    wasted: bool = False  # whether its end lost what was not saved
+    is_over: bool = True  # whether it has ended
+    is_wasted: bool = False  # whether its end lost what was not saved
 
 
 def format_gpu_time(seconds: float, digits: int = 1) -> str:
@@ -134,12 +134,12 @@ class _Reckoning:
         self._limit = StepCadence(self._usual).alarm_after(Thresholds())  # seconds without a step that are a hang
         # Kubernetes tells of whole seconds, and a line may be printed before: no step begins before all pods run.
         steps_from = next((span.start for span in self._spans if span.kind is not SpanKind.BEFORE), run.end_at)
-        self._ready = min(seen.ready, max(run.admitted_at, steps_from))
+        self._ready_at = min(seen.ready, max(run.admitted_at, steps_from))
         self._lost_spans = list(self._find_lost())  # from when to when work was done that a failure lost
 
     def list_parts(self) -> list[Part]:
         """The parts of the run's time in order; time between them was not observed."""
-        run, ready = self._run, self._ready
+        run, ready = self._run, self._ready_at
         if not run.admitted_at:
             return [(run.created_at, run.end_at, LedgerBox.QUEUED)] if self._spans == [] and not ready else []
         parts: list[Part] = [(run.created_at, run.admitted_at, LedgerBox.QUEUED)]
@@ -191,7 +191,7 @@ class _Reckoning:
         if previous_span is not None:  # a console that came later, or the first line of another attempt
             restarted = any(previous_span.end <= failed <= span.end for failed in self._failures)
             return [(span.start, span.end, LedgerBox.RESTART)] if restarted else []
-        ready = self._ready
+        ready = self._ready_at
         if span.last < 1 or (ready and span.start <= ready + _FIRST_LINE_SECONDS):
             return [(ready or span.start, span.end, LedgerBox.INIT)]
         return []
@@ -219,11 +219,11 @@ class _Reckoning:
         if stall is not None or hangs:
             still = LedgerBox.HANG
             began = min(until, span.start + span.steps * self._usual) if after else began
-        elif failed is not None or (after and self._run.wasted):
+        elif failed is not None or (after and self._run.is_wasted):
             still = LedgerBox.LOST
         else:
-            still = LedgerBox.IDLE if after and self._run.over else LedgerBox.PRODUCTIVE
-        down = LedgerBox.IDLE if after and self._run.over else LedgerBox.RESTART
+            still = LedgerBox.IDLE if after and self._run.is_over else LedgerBox.PRODUCTIVE
+        down = LedgerBox.IDLE if after and self._run.is_over else LedgerBox.RESTART
         step = (span.start, began, LedgerBox.PRODUCTIVE)
         return [step, (began, until, still), (until, begins, down), (begins, span.end, LedgerBox.PRODUCTIVE)]
 
@@ -237,10 +237,10 @@ class _Reckoning:
                 yield self._saved_at(again - 1, self._spans[:at], self._spans[0].start), span.start
             done = again if back else max(done, span.last)
         saves = [span for span in self._seen.spans if span.kind is SpanKind.SAVED and span.start <= self._run.end_at]
-        if self._run.wasted and saves:
+        if self._run.is_wasted and saves:
             yield self._saved_at(saves[-1].last, self._spans, saves[-1].start), self._run.end_at
         elif (
-            self._run.wasted
+            self._run.is_wasted
             and self._trains
             and (self._failed_kept or all(span.kind is not SpanKind.IDLE for span in self._spans))
         ):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class HealthLevel(StrEnum):
     """The urgency of a job's health."""
 
-    WELL = "well"  # it runs, or has done its work, and nothing is known to be wrong
+    GOOD = "well"  # it runs, or has done its work, and nothing is known to be wrong
     WAITS = "waits"  # it waits, starts or ends; nobody has to do anything yet
     LATE = "late"  # something should have happened by now, or takes longer than before
     BAD = "bad"  # something is wrong
@@ -59,9 +59,9 @@ def job_health(
     job_progress: JobProgress | None = None,
     faults: Sequence[str] = (),
     verdict: str = "",
-    slow: str = "",
+    slow_rank: str = "",
     is_slow_certain: bool = True,
-    unread: bool = False,
+    is_unread: bool = False,
     why: Why | None = None,
 ) -> JobHealth:
     """The health of a job, from the snapshot, its alarms, and the end of its log.
@@ -88,20 +88,20 @@ def job_health(
         )
         if found is None and faults:
             found = JobHealth(state, HealthLevel.BAD, faults[0])
-        if found is None and slow and is_slow_certain and state is JobState.RUNNING:
+        if found is None and slow_rank and is_slow_certain and state is JobState.RUNNING:
             found = JobHealth(state, HealthLevel.LATE, SLOW_RANK_HEALTH)
         if found is not None:
-            by_slow_rank = slow if found.state == JobState.RUNNING and found.level is HealthLevel.LATE else ""
+            by_slow_rank = slow_rank if found.state == JobState.RUNNING and found.level is HealthLevel.LATE else ""
             found = structs.replace(found, verdict=verdict if found.state in STEPLESS_WORDS else by_slow_rank)
             over = state is JobState.SUCCEEDED
             return structs.replace(found, over=over, code=0) if over else found
     if state is JobState.SUCCEEDED:
-        return JobHealth(state, HealthLevel.WELL, code=0, over=True)
+        return JobHealth(state, HealthLevel.GOOD, code=0, over=True)
     start = job_progress.start if job_progress is not None and job_progress.end is None else None
     phase = start.words(job_progress.at) if job_progress is not None and start else ""
     words = "; ".join(filter(None, (sentence, phase)))
-    waits = bool(sentence) or state is not JobState.RUNNING or unread
-    return JobHealth(state, HealthLevel.WAITS if waits else HealthLevel.WELL, words, verdict="" if waits else slow)
+    waits = bool(sentence) or state is not JobState.RUNNING or is_unread
+    return JobHealth(state, HealthLevel.WAITS if waits else HealthLevel.GOOD, words, verdict="" if waits else slow_rank)
 
 
 def is_kept(jobset: JobSet, job_progress: JobProgress | None) -> bool:

@@ -131,8 +131,8 @@ class JobMeasures:
         self.unreadable: dict[str, tuple[int, UnparsedLines]] = {}  # by "nccl", "training": rank, lines
         self.unread: list[ConsoleError] = []  # why logs were not read, or not to their end, once it is over
         self.is_over = False  # whether nothing more will come
-        self.ends: dict[int, LogEnd] = {}  # by pod, how its program ended
-        self.trouble: ConsoleError | None = None  # what keeps the log from being read
+        self.pod_ends: dict[int, LogEnd] = {}  # by pod, how its program ended
+        self.error: ConsoleError | None = None  # what keeps the log from being read
         self.endings_seen: tuple[str, int, int] = ("", 0, -1)
         self.ranks = RankProgress()
         self.complete_until: Callable[[Collection[int]], float] = lambda _: inf  # see `JobLog.complete_until`
@@ -145,7 +145,7 @@ class JobMeasures:
         self._newest = 0.0  # when the last line was printed
         self._endings: dict[tuple[int, int, str], PodFailure] = {}
         self._nodes: dict[int, str] = {}
-        self._woken: set[asyncio.Event] = set()
+        self._subscribers: set[asyncio.Event] = set()
 
     @property
     def missing_seconds(self) -> float:
@@ -159,19 +159,19 @@ class JobMeasures:
     @property
     def end(self) -> LogEnd | None:
         """The end of the job's program; None if it runs or its log does not show an end."""
-        return combine_ends(self.ends.values())
+        return combine_ends(self.pod_ends.values())
 
     def list_spans(self, until: float, limits: Thresholds) -> list[TimeSpan]:
         """The use of the job's time as spans, by its log, which is complete up to `until` (0.0: to its last line)."""
         track, end = self.track, self.end
         if end is not None and end.kept:
-            spans = list_seen([self.tables, *(each.seen for each in self.tracks)], end.time)
+            spans = list_seen([self.tables, *(each.time_recorder for each in self.tracks)], end.time)
             return end_spans(spans, end.time, max(until, end.time), end.code)
         rhythm = track.cadence() if track else cadence_of_rows(self.tests[-1].test) if self.tests else None
         late_after = rhythm.late_after(limits) if rhythm is not None else limits.warm_up
-        if track is not None and track.seen.is_pausing:
+        if track is not None and track.time_recorder.is_pausing:
             late_after = max(late_after, limits.pause)
-        return list_seen([self.tables, *(each.seen for each in self.tracks)], until, late_after)
+        return list_seen([self.tables, *(each.time_recorder for each in self.tracks)], until, late_after)
 
     @property
     def needs_nan_search(self) -> bool:
@@ -187,13 +187,13 @@ class JobMeasures:
         return self.catch_up.goes_on and not self.is_over
 
     def notify(self) -> None:
-        for event in self._woken:
+        for event in self._subscribers:
             event.set()
 
     async def follow_changes(self) -> AsyncGenerator[JobMeasures, None]:
         """Yield these measures at once and after each change; at the end raises `trouble`, if there was any."""
         event = asyncio.Event()
-        self._woken.add(event)
+        self._subscribers.add(event)
         try:
             while True:
                 yield self
@@ -204,9 +204,9 @@ class JobMeasures:
                         await event.wait()
                 event.clear()
         finally:
-            self._woken.discard(event)
-        if self.trouble is not None:
-            raise self.trouble
+            self._subscribers.discard(event)
+        if self.error is not None:
+            raise self.error
 
     @contextmanager
     def subscribe_lines(self, listener: Listener) -> Iterator[None]:
@@ -242,7 +242,7 @@ class JobMeasures:
     @property
     def phases(self) -> dict[str, float]:
         """The longest duration of each phase before the first step over all pods; empty until that step."""
-        return {} if not self.first_step_at else longest_phases(each.took for each in self._starts.values())
+        return {} if not self.first_step_at else longest_phases(each.phase_seconds for each in self._starts.values())
 
     @property
     def start(self) -> StartPhase | None:
@@ -280,14 +280,14 @@ class JobMeasures:
         if END_LINE_WORDS in text and is_end_line(text):
             lines = [LogLine(printed, text) for _, text, printed in self._latest if printed]
             if (end := find_log_end(lines, rank)) is not None:
-                self.ends[rank] = end
-        elif self.ends and is_begin_line(text):
-            self.ends.pop(rank, None)
+                self.pod_ends[rank] = end
+        elif self.pod_ends and is_begin_line(text):
+            self.pod_ends.pop(rank, None)
 
     def reset(self) -> None:
         """Drop all measurements, because another job of the same name begins."""
         self.tests, self.tracks, self.tables, self.unreadable = (), (), TableRecorder(), {}
-        self._endings, self._nodes, self.endings_seen, self.ends = {}, {}, ("", 0, -1), {}
+        self._endings, self._nodes, self.endings_seen, self.pod_ends = {}, {}, ("", 0, -1), {}
         self.ranks, self._starts = RankProgress(), {}
 
     def set_job_facts(self, jobset: JobSet, fleet: Fleet) -> None:
@@ -413,19 +413,19 @@ class _NcclTables:
 
     def __init__(self, began_at: float) -> None:
         """`began_at`: print time of the first line that was read."""
-        self.done: list[MeasuredTest] = []
+        self.ended_tests: list[MeasuredTest] = []
         self.recorder = TableRecorder(began_at)
         self.parser = trainlog.NcclParser()
         self._of: tuple[int, str, str] | None = None
         self._tests: list[MeasuredTest] = []
 
-    def feed_lines(self, of: tuple[int, str, str], rank: int, lines: Sequence[PodLine]) -> bool:
+    def feed_lines(self, run_key: tuple[int, str, str], rank: int, lines: Sequence[PodLine]) -> bool:
         """Parse lines of the container run `of` (attempt, pod, container); returns whether a test changed."""
-        if of != self._of:
-            self.done += self._tests
-            self.parser, self._of, self._tests = trainlog.NcclParser(), of, []
+        if run_key != self._of:
+            self.ended_tests += self._tests
+            self.parser, self._of, self._tests = trainlog.NcclParser(), run_key, []
         found = self.parser.feed("\n".join([*(line.text for line in lines), ""]).encode())
-        changed = self._store_tests(found, of[0], rank, lines[-1].time)
+        changed = self._store_tests(found, run_key[0], rank, lines[-1].time)
         for each in self._tests if changed else ():
             test = each.test
             ended = test.finished or test.error is not None
@@ -439,7 +439,7 @@ class _NcclTables:
         self._tests = []
         for at, test in enumerate(self.parser.tests):
             old = known.get(at)
-            fresh = MeasuredTest(test, attempt=attempt, rank=rank, index=len(self.done) + at, at=time)
+            fresh = MeasuredTest(test, attempt=attempt, rank=rank, index=len(self.ended_tests) + at, at=time)
             self._tests.append(old if old is not None and old.test == test else fresh)
         return True
 
@@ -449,7 +449,7 @@ class _NcclTables:
 
     @property
     def tests(self) -> list[MeasuredTest]:
-        return [*self.done, *self._tests]
+        return [*self.ended_tests, *self._tests]
 
 
 class LogReader:
@@ -457,12 +457,12 @@ class LogReader:
 
     def __init__(self, measures: JobMeasures, number: int) -> None:
         self._measures = measures
-        self._several = number > 1
+        self._has_several_ranks = number > 1
         self._tables: dict[int, _NcclTables] = {}
         self._training = trainlog.TrainingParser(own_log_formats(), self._begin_run)
         self._tracks: list[TrainingRun] = []
         self._lock = RLock()  # of the runs, whose steps the parser changes
-        self._lines: dict[tuple[int, int, str, str], int] = {}  # lines of each container so far
+        self._line_counts: dict[tuple[int, int, str, str], int] = {}  # lines of each container so far
         self._time = self._began_at = 0.0  # when the last line was printed, and the first
 
     def feed_lines(self, lines: Sequence[PodLine]) -> bool:
@@ -471,7 +471,7 @@ class LogReader:
         changed = self._feed_tables(lines)
         for line in lines:
             name = line.rank, line.attempt, line.pod, line.container
-            number = self._lines[name] = self._lines.get(name, 0) + 1
+            number = self._line_counts[name] = self._line_counts.get(name, 0) + 1
             if self._training.may_be_relevant(line.text):
                 changed |= self._feed_line(line, number)
             if self._tracks:
@@ -513,7 +513,7 @@ class LogReader:
     def _feed_line(self, line: PodLine, number: int) -> bool:
         before = self._training.unreadable
         with self._lock:
-            changed = self._training.read_line(line.text, number, line.rank if self._several else None)
+            changed = self._training.read_line(line.text, number, line.rank if self._has_several_ranks else None)
             if (unread := self._training.unreadable) is not before and unread is not None:
                 self._measures.unreadable["training"] = line.rank, unread
                 changed = True

@@ -96,15 +96,15 @@ def sample_job(
         nan="" if measures.needs_nan_search else where.nan_words,
         nan_at=where.nan_at,
         failed_at=jobset.finished_at if jobset else 0.0,
-        saved=f"step {of_use[-1].step:,.0f}" if of_use else "",
+        saved_words=f"step {of_use[-1].step:,.0f}" if of_use else "",
         held=jobset.gpus if jobset and not jobset.finished else 0,
         spikes=tuple((mark.step or 0.0, mark.time, mark.words) for mark in marks if mark.kind is RunEventKind.SPIKE),
         failed_tests=tuple(
             (str(each.name), f"busbw: {judged.why}") for each, judged in tests if judged.passing is NcclResult.FAILED
         ),
         behind=tuple((rank, by) for rank, by in steps_behind.items() if by),
-        gpus=gpus,
-        failed=_failure_text(jobset, fleet) if jobset else "",
+        gpu_faults=gpus,
+        failure=_failure_text(jobset, fleet) if jobset else "",
         stopped=jobset is None or bool(jobset.deletion_asked_at),
         pod_nodes=tuple(rank.node for rank in every),
         blamed_nodes=find_blame((), diagnosis).nodes,
@@ -119,10 +119,8 @@ def sample_job(
     rows = cadence_of_rows(test.test) if test is not None else None
     if test is None or rows is None:
         return found
-    number = sum(len(each.test.rows) for each in measures.tests)
-    return replace(
-        found, step=number, steps=number, step_at=test.at, rhythm=rows, pace=rows.pace, size=test.test.rows[-1].size
-    )
+    number, size = sum(len(each.test.rows) for each in measures.tests), test.test.rows[-1].size
+    return replace(found, step=number, steps=number, step_at=test.at, rhythm=rows, pace=rows.pace, row_bytes=size)
 
 
 def _with_kept_end(sample: JobSample, jobset: JobSet, fleet: Fleet, progress: JobProgress) -> JobSample:
@@ -137,7 +135,7 @@ def _with_kept_end(sample: JobSample, jobset: JobSet, fleet: Fleet, progress: Jo
         trained=True,
         ended_at=progress.end.time,
         kept=kept,
-        failed=failed,
+        failure=failed,
         failed_at=progress.end.time if failed else 0.0,
     )
 
@@ -223,10 +221,10 @@ class JobMonitor:
         )
         self.faults: tuple[str, ...] = ()  # what was last found wrong with its GPUs
         self.refused = ""  # why its log cannot be followed
-        self.trouble: ConsoleError | None = None  # what keeps it from being watched
-        self.complete = False  # whether the job has ended, all its log was read, and the alarms are final
+        self.error: ConsoleError | None = None  # what keeps it from being watched
+        self.is_complete = False  # whether the job has ended, all its log was read, and the alarms are final
         self._sources, self._cluster, self._thresholds = sources, sources.cluster, thresholds
-        self._number = 0
+        self._rank_count = 0
         self._reader = LogReader(self.measures, 0)
         self._reporting_rank: int | None = None  # the rank that tells of steps or tests
         self._following: asyncio.Task[None] | None = None  # reads the logs of all pods
@@ -240,7 +238,7 @@ class JobMonitor:
         self._asked = 0.0  # when its GPUs were read, or an exporter to read them from was looked for
         self._inspected_at, self._look_again = 0.0, 0.0  # when it was inspected, and when another inspection is due
         self._slowdown: Slowdown | None = None  # what was stored
-        self._slower = ""  # the words of the change to slower steps for which NCCL was asked
+        self._reported_slowdown = ""  # the words of the change to slower steps for which NCCL was asked
         self._uninspected = ("", 0.0)  # why the last inspection that was not asked for told nothing, and when
 
     def open(self) -> None:
@@ -271,7 +269,7 @@ class JobMonitor:
         """The job's time as spans by its log, up to now or its last line; [] while lines are still unread."""
         if self.is_lagging:
             return []
-        heard = self.trouble is None if self.is_opened else self.is_followed
+        heard = self.error is None if self.is_opened else self.is_followed
         return self.measures.list_spans(now - self.measures.missing_seconds if heard else 0.0, self._thresholds)
 
     @property
@@ -331,9 +329,9 @@ class JobMonitor:
         track = self.measures.track
         slowdown = track.finder.slowdown if track is not None and sample.running and not since else None
         slower = slowdown.words if slowdown is not None else ""
-        new = slower not in {"", self._slower} and self._works.is_free("late rank")
+        new = slower not in {"", self._reported_slowdown} and self._works.is_free("late rank")
         if find is not None and track is not None and new:
-            self._slower = slower
+            self._reported_slowdown = slower
             self._works.begin("late rank", self._find_late_rank(find, track.pace()))
 
     def _store_slowdown(self, run: TrainingRun | None) -> None:
@@ -364,7 +362,7 @@ class JobMonitor:
                 with self.measures.subscribe_lines(self.watch.feed_line):
                     await self._evaluate_periodically()
         except ConsoleError as error:
-            self.trouble = error
+            self.error = error
         finally:
             await _cancel_tasks(self._works.tasks.values())
 
@@ -382,10 +380,10 @@ class JobMonitor:
                 }
             )
             self._evaluate_alarms(SERVER_CLOCK.now(), replace(look, behind_log=self.is_lagging))
-            if self.measures.trouble is not None:
-                raise self.measures.trouble
+            if self.measures.error is not None:
+                raise self.measures.error
             if look.finished and self.measures.is_over:
-                self.complete = True
+                self.is_complete = True
                 return
             if (asking := self._works.tasks["gpus"]).done() and (mistake := asking.exception()) is not None:
                 raise mistake
@@ -435,8 +433,8 @@ class JobMonitor:
         every = pod_slots(self._cluster.fleet.jobsets[self.key], self._cluster.fleet)
         if self._reporting_rank is not None and SERVER_CLOCK.now() - self.watch.line_at > REPORTER_QUIET_SECONDS:
             self._reporting_rank = None
-        if len(every) != self._number:
-            self._number, self._reader = len(every), LogReader(self.measures, len(every))
+        if len(every) != self._rank_count:
+            self._rank_count, self._reader = len(every), LogReader(self.measures, len(every))
         chosen = [0, len(every) - 1] if self._reporting_rank is None else [self._reporting_rank]
         wanted: dict[tuple[str, int, int], Pod] = {}
         for number in dict.fromkeys(chosen[:streams]):
@@ -445,7 +443,7 @@ class JobMonitor:
                 wanted[(pod.uid, number, pod.main.restarts)] = pod
         named = " nor ".join(f"pod {number}" for number in sorted({number for _, number, _ in wanted}))
         alone = f"{named} has not" if named else "no pod has"
-        self.watch.quiet = f"neither {named} has" if " nor " in named else alone
+        self.watch.silence_subject = f"neither {named} has" if " nor " in named else alone
         for name in set(self._tasks) - set(wanted):
             self._tasks.pop(name).cancel()
         for name, pod in wanted.items():
@@ -463,7 +461,7 @@ class JobMonitor:
                 async for batch in batches:
                     self.refused = ""
                     if not batch:  # a progress bar was drawn on
-                        self.watch.feed_line(SERVER_CLOCK.now(), stream.open.decode(errors="replace"))
+                        self.watch.feed_line(SERVER_CLOCK.now(), stream.open_line.decode(errors="replace"))
                         continue
                     lines = [
                         PodLine(
@@ -474,8 +472,8 @@ class JobMonitor:
                     ]
                     await self._feed_lines(rank, lines)
                     if self._seen is not None and rank == self._reporting_rank:
-                        onset = self._sources.measures().progress_reader.beginnings
-                        await onset.complete(self.measures, self._seen.uid, [pod])
+                        onset = self._sources.measures().progress_reader.nan_finder
+                        await onset.add_onset(self.measures, self._seen.uid, [pod])
         except ConsoleError as error:
             self.refused = error.message
         finally:

@@ -249,7 +249,7 @@ def progress_of_measures(measures: JobMeasures, time: float, pass_line: float) -
         found = JobProgress(start=start, at=time, printed=start.printed)
     if (end := measures.end) is not None:
         # Those of the other pods wait in a collective for the one that failed, and are busy with that.
-        read = [each for each in measures.gpus if each.at > end.time and each.rank in measures.ends]
+        read = [each for each in measures.gpus if each.at > end.time and each.rank in measures.pod_ends]
         shares = [gpu.utilization for each in read for gpu in each.gpus if gpu.utilization is not None]
         busy = any(share > 0 for share in shares) if shares else None
         found = replace(found or JobProgress(at=time, printed=end.time), end=end, in_use=busy)

@@ -59,7 +59,7 @@ def has_step(text: str) -> bool:
     return parser.may_be_relevant(text) and parser.read_line(text, 1) and any(run.steps for run in parser.runs)
 
 
-def names_number(text: str, number: float) -> bool:
+def contains_number(text: str, number: float) -> bool:
     return re.search(rf"(?<![\d.]){number:.0f}(?!\d)", text.replace(",", "")) is not None
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class SeenFolder(NamedTuple):
     """The content of a checkpoint folder at its last reading."""
 
-    place: str  # a folder or an address
+    folder: str  # a folder or an address
     read: float
     complete: bool = False
     step: int | None = None  # of the last complete one; None: its folder names none
@@ -98,7 +98,7 @@ def find_lost_work(
         last = folder.written_at, folder.step
     if last is None and over:
         return None  # what was not saved then is gone already
-    stays = jobset.outlives_pods((folder.place if folder is not None else "") or path)
+    stays = jobset.outlives_pods((folder.folder if folder is not None else "") or path)
     if last is not None and stays:
         return LostWork(gpus, max(last[0], containers), last[1], last[0], by_folder=saved is None) if not over else None
     if last is not None:
@@ -131,13 +131,13 @@ def unread_words(error: ConsoleError) -> str:
 def saved_folder(measures: JobMeasures | None) -> str:
     """The folder of the last checkpoint that the log names; empty if it names none."""
     tracks = measures.tracks if measures is not None else ()
-    return next((track.saved_to for track in reversed(tracks) if track.saved_to), "")
+    return next((track.checkpoint_folder for track in reversed(tracks) if track.checkpoint_folder), "")
 
 
 def has_checkpoint(jobset: JobSet, measures: JobMeasures | None, folder: SeenFolder | None) -> bool | None:
     """Whether a launch could resume from a job's checkpoint, by its folder and log; None if unknown."""
     if folder is not None and (folder.complete or folder.absent):
-        return folder.complete and jobset.outlives_pods(folder.place)
+        return folder.complete and jobset.outlives_pods(folder.folder)
     if recipe_kind(jobset.recipe) is RecipeKind.NCCL:
         return False
     if measures is None or measures.is_reading_old_lines:

@@ -113,14 +113,14 @@ class MeasureService:
         """`path` is the file of stored tests; `read_tail` reads the end of a log instead of the cluster."""
         self._cluster, self._logs, self._run_history = cluster, logs, run_history
         self._path = path
-        self._shared: dict[Key, _SharedMeasures] = {}
-        self._kept: dict[Path, NcclHistory] = {}
+        self._open_measures: dict[Key, _SharedMeasures] = {}
+        self._histories: dict[Path, NcclHistory] = {}
         self._reading: asyncio.Task[tuple[MeasuredTest, ...]] | None = None
         self._read_again = 0.0
         self._read_last: tuple[Key, float, JobMeasures] | None = None  # the log that was read to its end last, and when
         self.find_monitored = find_monitored  # the measures of a job of which a log or two are followed
-        self._learned: dict[Path, LogResultCache] = {}
-        self.progress_reader = JobProgressReader(cluster, self, read_tail, None if read_tail else self._learned_logs)
+        self._result_caches: dict[Path, LogResultCache] = {}
+        self.progress_reader = JobProgressReader(cluster, self, read_tail, None if read_tail else self._log_results)
 
     @property
     def pass_line(self) -> float:
@@ -132,14 +132,14 @@ class MeasureService:
         """All stored tests; each practice cluster has its own."""
         folder = None if self._path else self._cluster.current_connection.target.cluster.practice_folder
         place = self._path or (folder / "nccl-tests.jsonl" if folder else default_path())
-        if place not in self._kept:
-            self._kept[place] = NcclHistory(place)
-        return self._kept[place]
+        if place not in self._histories:
+            self._histories[place] = NcclHistory(place)
+        return self._histories[place]
 
-    def _learned_logs(self) -> LogResultCache:
+    def _log_results(self) -> LogResultCache:
         """The cache of log results for this cluster."""
         folder = self._cluster.current_connection.target.cluster.practice_folder or state_folder()
-        return self._learned.setdefault(folder, LogResultCache(folder / "logs-learned.msgpack"))
+        return self._result_caches.setdefault(folder, LogResultCache(folder / "logs-learned.msgpack"))
 
     def bandwidth_by_node(self) -> dict[str, NodeBandwidth]:
         """Each node's bandwidth in its latest tests, as last read; other consoles' tests appear with a delay."""
@@ -163,7 +163,7 @@ class MeasureService:
 
     def find_followed(self, key: Key) -> JobMeasures | None:
         """The measures of a job whose log is being followed; None for others."""
-        return self._shared[key].measures if key in self._shared else self.find_monitored(key)
+        return self._open_measures[key].measures if key in self._open_measures else self.find_monitored(key)
 
     async def read_log(self, namespace: str, name: str) -> JobMeasures:
         """A job's measures up to now, from the followed log or by reading it to its end."""
@@ -188,20 +188,20 @@ class MeasureService:
     async def open_job(self, namespace: str, name: str) -> AsyncIterator[JobMeasures]:
         """A job's measures, shared and kept up to date until its last reader leaves."""
         key = namespace, name
-        shared = self._shared.get(key)
+        shared = self._open_measures.get(key)
         if shared is None:
             measures = JobMeasures(key)
             measures.catch_up.begin()
             following = start_task(self._follow_shared(measures), f"measures:{name}")
-            shared = self._shared[key] = _SharedMeasures(measures, following)
+            shared = self._open_measures[key] = _SharedMeasures(measures, following)
         shared.readers += 1
         try:
             yield shared.measures
         finally:
             shared.readers -= 1
             if not shared.readers:
-                if self._shared.get(key) is shared:
-                    del self._shared[key]
+                if self._open_measures.get(key) is shared:
+                    del self._open_measures[key]
                 shared.task.cancel()
                 await asyncio.wait([shared.task])
                 if not shared.task.cancelled() and (mistake := shared.task.exception()) is not None:
@@ -211,7 +211,7 @@ class MeasureService:
         try:
             await self._follow_job(measures)
         except ConsoleError as error:
-            measures.trouble = error
+            measures.error = error
         finally:
             measures.is_over = True
             measures.notify()
@@ -265,7 +265,7 @@ class MeasureService:
                 if bar != before.get(rank):
                     measures.feed_line(rank, 0.0, bar)
             before = drawn
-            if not log.connecting:
+            if not log.is_connecting:
                 measures.catch_up.on_connected()
             await asyncio.sleep(BAR_POLL_SECONDS)
 
@@ -274,7 +274,7 @@ class MeasureService:
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         if jobset is not None and measures.track is not None and measures.track.nan:
             pods = [slot.pod for slot in pod_slots(jobset, self._cluster.fleet) if slot.pod]
-            await self.progress_reader.beginnings.complete(measures, jobset.uid, [*pods[-1:], *pods[:1]])
+            await self.progress_reader.nan_finder.add_onset(measures, jobset.uid, [*pods[-1:], *pods[:1]])
 
     async def _publish_change(self, measures: JobMeasures, log: JobLog) -> None:
         """Notify all readers of a change, and store finished tests."""
@@ -285,11 +285,11 @@ class MeasureService:
     def _store_tests(self, measures: JobMeasures, log: JobLog) -> None:
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get(measures.key)
-        measures.uid = log.uid or (log.kept.note.uid if log.kept.note else "")
+        measures.uid = log.uid or (log.folder.metadata.uid if log.folder.metadata else "")
         if jobset is not None:
             measures.set_job_facts(jobset, fleet)
-        elif log.kept.note is not None:
-            measures.recipe = log.kept.note.recipe
+        elif log.folder.metadata is not None:
+            measures.recipe = log.folder.metadata.recipe
 
     async def _record_results(self, measures: JobMeasures) -> None:
         """Store the latest figures in the run history."""
@@ -311,7 +311,7 @@ class MeasureService:
         if about == measures.endings_seen:
             return False
         measures.endings_seen = about
-        return measures.record_failures([*await log.kept.read_failures(), *seen])
+        return measures.record_failures([*await log.folder.read_failures(), *seen])
 
     async def read_earlier_runs(self, measures: JobMeasures) -> list[tuple[str, TrainingRun]]:
         """Earlier runs of the same recipe with available logs, newest first: (name, run)."""
@@ -324,9 +324,9 @@ class MeasureService:
             if jobset.recipe == measures.recipe and jobset.uid != measures.uid
         ]
         names += [
-            (stored.note.created, (stored.note.namespace, stored.note.name))
+            (stored.metadata.created, (stored.metadata.namespace, stored.metadata.name))
             for stored in await asyncio.to_thread(stored_jobs, follow.folder)
-            if stored.note.recipe == measures.recipe and stored.note.uid != measures.uid
+            if stored.metadata.recipe == measures.recipe and stored.metadata.uid != measures.uid
         ]
         found: list[tuple[str, TrainingRun]] = []
         for key in dict.fromkeys(key for _, key in sorted(names, key=lambda each: -each[0]) if key != measures.key):
@@ -347,10 +347,10 @@ class MeasureService:
             return None
         parts = await asyncio.to_thread(stored.load_segments)
         measures = JobMeasures((namespace, name))
-        measures.uid, measures.recipe = uid, stored.note.recipe
-        reader, news = LogReader(measures, stored.note.ranks), ChangeSubscription(parts)
+        measures.uid, measures.recipe = uid, stored.metadata.recipe
+        reader, news = LogReader(measures, stored.metadata.ranks), ChangeSubscription(parts)
         try:
-            lines = LogCursor(news, choose_ranks(stored.note.ranks))
+            lines = LogCursor(news, choose_ranks(stored.metadata.ranks))
             while batch := await asyncio.to_thread(lines.next_page):
                 await asyncio.to_thread(_feed_reader, reader, batch)
         finally:
@@ -367,6 +367,6 @@ class MeasureService:
         if self._reading is not None:
             self._reading.cancel()
         self._read_again, self._read_last = 0.0, None
-        for shared in self._shared.values():
+        for shared in self._open_measures.values():
             shared.task.cancel()
-        self._shared.clear()
+        self._open_measures.clear()

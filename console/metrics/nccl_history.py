@@ -176,12 +176,12 @@ class NcclHistory:
     """The tests stored in one file. If the file cannot be used, `note` has the reason and nothing is stored."""
 
     def __init__(self, file_path: Path) -> None:
-        self.place = file_path
+        self.file_path = file_path
         self.note = ""  # what is wrong with the file; empty: nothing
         self.tests: tuple[MeasuredTest, ...] = ()  # the newest, newest first
         self.nodes: dict[str, NodeBandwidth] = {}  # the bandwidth of each in these
-        self.stored: dict[tuple[str, int, int, int], int] = {}  # by name, a hash of what is stored of a test
-        self._file, self._end = 0, 0  # inode of the file that was read, and up to where
+        self.stored_rows: dict[tuple[str, int, int, int], int] = {}  # by name, a hash of what is stored of a test
+        self._file, self._read_offset = 0, 0  # inode of the file that was read, and up to where
 
     async def load(self) -> tuple[MeasuredTest, ...]:
         from asyncio import to_thread  # not at the top: a file of results is read without it, in 30 ms less
@@ -202,8 +202,8 @@ class NcclHistory:
             content = hash(
                 (each.at, each.nodes, each.accelerator, each.test.ok, each.test.finished, len(each.test.rows))
             )
-            if self.stored.get(each.name) != content:
-                self.stored[each.name], fresh[each.name] = content, each
+            if self.stored_rows.get(each.name) != content:
+                self.stored_rows[each.name], fresh[each.name] = content, each
         if fresh:
             every, of_job = {each.name: each for each in self.tests} | fresh, Counter[str]()
             newest = []
@@ -218,34 +218,34 @@ class NcclHistory:
     def _read_new_lines(self) -> list[MeasuredTest]:
         """The tests that this and other consoles have appended since the last time."""
         try:
-            with os.fdopen(open_own_file(self.place, max_bytes=MAX_HISTORY_FILE_BYTES), "rb") as file:
+            with os.fdopen(open_own_file(self.file_path, max_bytes=MAX_HISTORY_FILE_BYTES), "rb") as file:
                 number = os.fstat(file.fileno()).st_ino
-                self._end = file.seek(self._end if number == self._file else 0)
+                self._read_offset = file.seek(self._read_offset if number == self._file else 0)
                 data = file.read(MAX_HISTORY_FILE_BYTES)
         except FileNotFoundError:
             return []
         except OSError as error:
-            self.note, self._file = f"Earlier NCCL tests cannot be read: {self.place} ({error.strerror}).", 0
+            self.note, self._file = f"Earlier NCCL tests cannot be read: {self.file_path} ({error.strerror}).", 0
             return []
         whole = data.rfind(b"\n") + 1
-        self._file, self._end, self.note = number, self._end + whole, "" if whole else self.note
+        self._file, self._read_offset, self.note = number, self._read_offset + whole, "" if whole else self.note
         decoded = map(_decode_test, data[:whole].splitlines()[-MAX_STORED_TESTS:])
         return [each for each in decoded if each is not None]
 
     def _append_to_file(self, tests: list[MeasuredTest]) -> None:
         data = b"".join(msgspec.json.encode(each) + b"\n" for each in tests)
         try:
-            with file_lock(self.place):
-                if self.place.exists() and self.place.stat().st_size > LARGE_FILE_BYTES:
-                    lines = read_own_file(self.place, MAX_HISTORY_FILE_BYTES).splitlines(keepends=True)[
+            with file_lock(self.file_path):
+                if self.file_path.exists() and self.file_path.stat().st_size > LARGE_FILE_BYTES:
+                    lines = read_own_file(self.file_path, MAX_HISTORY_FILE_BYTES).splitlines(keepends=True)[
                         -MAX_STORED_TESTS // 2 :
                     ]
-                    atomic_write(self.place, b"".join(lines))
-                with os.fdopen(open_own_file(self.place, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as out:
+                    atomic_write(self.file_path, b"".join(lines))
+                with os.fdopen(open_own_file(self.file_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as out:
                     out.write(data)
         except OSError as error:
             self.note = (
-                f"The history of NCCL tests is kept only until the console ends: {self.place} ({error.strerror})."
+                f"The history of NCCL tests is kept only until the console ends: {self.file_path} ({error.strerror})."
             )
 
 

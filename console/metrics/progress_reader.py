@@ -57,7 +57,7 @@ def find_end(lines: Sequence[LogLine], pod: int, failed_pod: PodSlot | None) -> 
     if failed_pod is None or failed_pod.number != pod:
         return find_log_end(lines, pod, SERVER_CLOCK.now())
     when = failed_pod.ended.finished_at if failed_pod.ended else 0.0
-    return read_end([line.text for line in lines], failed_pod.exit_code or 1, when, pod, is_previous=False)
+    return read_end([line.text for line in lines], failed_pod.exit_code or 1, when, pod, is_pod_kept=False)
 
 
 def _keep_only(uids: Collection[str], *kept: dict[str, Any]) -> None:
@@ -71,18 +71,18 @@ class NanOnsetFinder:
 
     def __init__(self, read_tail: ReadTail, log_cache: Callable[[], LogResultCache] = LogResultCache) -> None:
         self._read_tail, self._log_cache = read_tail, log_cache
-        self._known: dict[str, RunPosition] = {}  # by the uid of the JobSet
+        self._positions: dict[str, RunPosition] = {}  # by the uid of the JobSet
         self._searched: set[str] = set()  # whose logs were read back to where the loss was lost, or as far as that goes
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def reset(self) -> None:
-        self._known, self._searched = {}, set()
+        self._positions, self._searched = {}, set()
 
     def keep_only(self, uids: Collection[str]) -> None:
-        _keep_only(uids, self._known, self._locks)
+        _keep_only(uids, self._positions, self._locks)
         self._searched.intersection_update(uids)
 
-    async def complete(self, measures: JobMeasures, uid: str, pods: Sequence[Pod]) -> None:
+    async def add_onset(self, measures: JobMeasures, uid: str, pods: Sequence[Pod]) -> None:
         """Add to the measures the step at which the loss became NaN, searched in older lines if still unknown."""
         if measures.needs_nan_search and measures.track is not None:
             measures.track.earlier = await self.find_onset(uid, pods, measures.track.position())
@@ -90,8 +90,8 @@ class NanOnsetFinder:
     async def find_onset(self, uid: str, pods: Sequence[Pod], position: RunPosition, since: float = 0.0) -> RunPosition:
         """`position` with the step at which the loss became NaN, if the log of one of these pods still has it."""
         async with self._locks[uid]:
-            if uid in self._known:
-                position = position.with_nan_onset(self._known[uid])
+            if uid in self._positions:
+                position = position.with_nan_onset(self._positions[uid])
             if position.nan and position.nan_from is None and uid not in self._searched:
                 learned, by, last = self._log_cache(), position.nan_by or 0, position.step or 0
                 if (earlier := learned.diverged(uid, position)) is not None:
@@ -103,7 +103,7 @@ class NanOnsetFinder:
                             break
                 if uid in self._searched or (earlier is not None and (earlier.step or 0) < (by + last) / 2):
                     learned.keep(uid, diverged=position)
-            self._known[uid] = position
+            self._positions[uid] = position
         return position
 
     async def _read_earlier_position(self, uid: str, pod: Pod, where: RunPosition, since: float) -> RunPosition | None:
@@ -159,7 +159,7 @@ class JobProgressReader:
         self._read_tail = read_tail or self._read_tail_of_log
         self._unstored = LogResultCache()
         self._log_cache = log_cache or (lambda: self._unstored)
-        self.beginnings = NanOnsetFinder(self._read_tail, self._log_cache)
+        self.nan_finder = NanOnsetFinder(self._read_tail, self._log_cache)
         self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
         self._read_at: dict[str, float] = {}
         self._ended_uids: set[str] = set()
@@ -174,7 +174,7 @@ class JobProgressReader:
         self.known, self._read_at, self._ended_uids, self._failed_reads, self._read = {}, {}, set(), Counter(), set()
         self._ends_read_at, self._ends, self._unstored = {}, {}, LogResultCache()
         self._trusted.clear()
-        self.beginnings.reset()
+        self.nan_finder.reset()
 
     def _forget_gone(self) -> None:
         """Drop the state of jobs that are no longer in the cluster."""
@@ -182,7 +182,7 @@ class JobProgressReader:
         _keep_only(there, self.known, self._read_at, self._ends_read_at, self._ends, self._failed_reads)
         self._ended_uids.intersection_update(there)
         self._read.intersection_update(there)
-        self.beginnings.keep_only(there)
+        self.nan_finder.keep_only(there)
 
     def progress_of(self, uid: str) -> JobProgress | None:
         """The last known progress of a job; None if that was before its first step and may be out of date."""
@@ -399,14 +399,14 @@ class JobProgressReader:
             for each in about.tests
             if each.test.finished
             and each.test.rows
-            and each.name not in kept.stored
+            and each.name not in kept.stored_rows
             and each.at > learned.tested(jobset.uid)
         ]
         if ended:
             await kept.store(ended)
             learned.keep(jobset.uid, tested=max(each.at for each in ended))
         since = tracks[-1].times[0] if tracks and len(tracks[-1]) and not tracks[-1].rewinds else 0.0
-        where = await self.beginnings.find_onset(jobset.uid, [pod], found.where, since)
+        where = await self.nan_finder.find_onset(jobset.uid, [pod], found.where, since)
         return replace(found, where=where, nan_words=where.nan_words, loss=where.loss, end=end)
 
     async def _read_tail_of_log(self, pod: Pod, lines: int) -> list[LogLine]:

@@ -96,29 +96,29 @@ class StartRecorder:
     """Follows the phases of one pod from its first line to its first step."""
 
     def __init__(self) -> None:
-        self.took: dict[str, float] = {}  # the longest time in each phase that has ended well, in seconds
+        self.phase_seconds: dict[str, float] = {}  # the longest time in each phase that has ended well, in seconds
         self.name, self.since = "", 0.0
         self.printed, self.line = 0.0, ""
         self._stage = ""
-        self._whole: bool | None = None  # whether its log is read from the beginning; None: nothing is read yet
+        self._is_whole_log: bool | None = None  # whether its log is read from the beginning; None: nothing is read yet
 
     def feed(self, time: float, text: str, started_at: float = 0.0) -> None:
         """Use a line to find the phase; `started_at`: start time of the container, 0.0 if unknown.
 
         Some lines count only in a log that is read from its start, since later lines of a job may look the same.
         """
-        if self._whole is None:
-            self._whole = time - started_at <= _LOG_START_SECONDS
+        if self._is_whole_log is None:
+            self._is_whole_log = time - started_at <= _LOG_START_SECONDS
         if time < started_at:
             return
         if text.strip():
             self.printed, self.line = time, text.strip()[:MAX_LAST_LINE_CHARACTERS]
         if "step " in text and (found := LAUNCHER_STAGE.search(text)):
             failed = found.group(4) is None and found.group(3) is None and found.group(5) is None
-            self._whole = True
+            self._is_whole_log = True
             self._stage = f"stage {found.group(1)} {found.group(2)[:MAX_STAGE_CHARACTERS]}" if found.group(3) else ""
             self._begin_phase(self._stage, time, has_ended=not failed)
-        elif self._whole and any(hint in text for hint in _PHASE_HINTS):
+        elif self._is_whole_log and any(hint in text for hint in _PHASE_HINTS):
             mark = next((name for name, pattern in _PHASE_LINES if pattern.search(text)), "")
             if mark:
                 self._begin_phase(f"{mark} ({self._stage})" if self._stage else mark, time, has_ended=True)
@@ -130,8 +130,8 @@ class StartRecorder:
     def _begin_phase(self, name: str, time: float, *, has_ended: bool) -> None:
         if name == self.name:
             return
-        if self.name and has_ended and (self.name in self.took or len(self.took) < MAX_PHASES):
-            self.took[self.name] = max(self.took.get(self.name, 0.0), time - self.since)
+        if self.name and has_ended and (self.name in self.phase_seconds or len(self.phase_seconds) < MAX_PHASES):
+            self.phase_seconds[self.name] = max(self.phase_seconds.get(self.name, 0.0), time - self.since)
         self.name, self.since = name, time
 
 

@@ -89,29 +89,29 @@ class TimeRecorder:
         self._spans: list[TimeSpan] = []
         self._last: tuple[int, float] | None = None
         self._usual_seconds: float | None = None  # seconds of a step
-        self._timed: deque[float] = deque(maxlen=TIMED_STEPS)
+        self._step_seconds: deque[float] = deque(maxlen=TIMED_STEPS)
         self._slow: deque[bool] = deque(maxlen=SLOW_STEPS_OF_LAST[1])
         self._count = 0
-        self._each = 1  # steps from one line to the next
+        self._step_stride = 1  # steps from one line to the next
         self._phases: list[tuple[float, SpanKind]] = []  # what was printed since the last step
-        self._finished = 0.0
-        self._saved: int | None = None
+        self._finished_at = 0.0
+        self._saved_step: int | None = None
 
     def feed_line(self, text: str, time: float) -> None:
         kind = find_phase(text)
         if kind is not None and (not self._phases or self._phases[-1][1] is not kind):
             self._phases.append((time, kind))
-        if kind is not None and self._finished:  # the last checkpoint, which comes after the last step
-            self._finished = max(self._finished, time)
+        if kind is not None and self._finished_at:  # the last checkpoint, which comes after the last step
+            self._finished_at = max(self._finished_at, time)
 
     def add_saved(self, step: int, time: float) -> None:
-        if step != self._saved:  # several ranks tell of the same one
+        if step != self._saved_step:  # several ranks tell of the same one
             self._spans.append(TimeSpan(time, time, SpanKind.SAVED, step, step))
-            self._finished = max(self._finished, time) if self._finished else 0.0
-        self._saved = step
+            self._finished_at = max(self._finished_at, time) if self._finished_at else 0.0
+        self._saved_step = step
 
     def finish(self, time: float) -> None:
-        self._finished = self._finished or time
+        self._finished_at = self._finished_at or time
 
     def feed_step(self, number: int, time: float, took_seconds: float | None) -> None:
         """Add a step printed at `time`; `took_seconds`: its printed duration in seconds, if there is one."""
@@ -125,7 +125,7 @@ class TimeRecorder:
         seconds = time - at
         if seconds <= 0:  # one of which only more figures came, or lines that came in one burst
             return
-        self._finished = 0.0
+        self._finished_at = 0.0
         beyond = seconds - steps * self._usual_seconds if self._usual_seconds is not None else 0.0
         paused = self._usual_seconds is not None and beyond > max(
             MIN_PAUSE_SECONDS, (NAMED_PAUSE_FACTOR if self._phases else PAUSE_FACTOR) * steps * self._usual_seconds
@@ -133,7 +133,7 @@ class TimeRecorder:
         if steps <= 0:
             self._spans.append(TimeSpan(at, time, SpanKind.BACK, number, before))
             self._slow.clear()
-            self._saved = None
+            self._saved_step = None
         elif self._phases and (paused or self._usual_seconds is None):
             starts = [at, *(start for start, _ in self._phases[1:]), time]
             for (_, kind), start, end in zip(self._phases, starts, starts[1:], strict=False):
@@ -145,14 +145,14 @@ class TimeRecorder:
         self._last, self._phases = (number, time), []
 
     def _extend_or_add_span(self, before: int, number: int, at: float, time: float) -> None:
-        each, self._each = (time - at) / (number - before), number - before
+        each, self._step_stride = (time - at) / (number - before), number - before
         slower = self._usual_seconds is not None and each > SLOW_STEP_FACTOR * self._usual_seconds
         self._slow.append(slower)
         if not slower:
-            self._timed.append(each)
+            self._step_seconds.append(each)
             self._count += 1
             if self._count == MIN_TIMED_STEPS or self._count % STEPS_PER_RENEWAL == 0:
-                self._usual_seconds = median(self._timed)
+                self._usual_seconds = median(self._step_seconds)
         slow = sum(self._slow) >= SLOW_STEPS_OF_LAST[0]
         kind = SpanKind.SLOW if slow else SpanKind.STEPS
         place = next(-back for back, span in enumerate(reversed(self._spans), start=1) if span.kind not in EVENT_SPANS)
@@ -172,15 +172,15 @@ class TimeRecorder:
         if self._last is None:
             return []
         number, at = self._last
-        found, end = list(self._spans), self._finished or until
+        found, end = list(self._spans), self._finished_at or until
         if end > at:
             kind = self._phases[0][1] if self._phases else SpanKind.AFTER
-            if not self._finished and end - at > late_after:
+            if not self._finished_at and end - at > late_after:
                 kind = SpanKind.LATE
-            awaited = self._each if kind in {SpanKind.AFTER, SpanKind.LATE} else 0
+            awaited = self._step_stride if kind in {SpanKind.AFTER, SpanKind.LATE} else 0
             found.append(TimeSpan(at, end, kind, number, number + awaited))
-        if self._finished and until > self._finished:
-            found.append(TimeSpan(max(at, self._finished), until, SpanKind.IDLE, number, number))
+        if self._finished_at and until > self._finished_at:
+            found.append(TimeSpan(max(at, self._finished_at), until, SpanKind.IDLE, number, number))
         return found
 
 
@@ -199,15 +199,15 @@ class TableRecorder:
         self._since = since
         self._tables: dict[int, _TableProgress] = {}  # by their place in the log
 
-    def feed_table(self, place: int, rows: int, began_at: float, time: float, *, has_ended: bool) -> None:
+    def feed_table(self, index: int, rows: int, began_at: float, time: float, *, has_ended: bool) -> None:
         """Record the state of table number `place`; `began_at`, `time`: print times of its first and last line."""
-        known = self._tables.get(place)
+        known = self._tables.get(index)
         if known is None:
             if has_ended and not rows:  # a failure, and no table
                 return
             known = _TableProgress(began_at, began_at)
         last = time if rows > known.rows else known.last_row_at
-        self._tables[place] = _TableProgress(known.began_at, last, known.ended_at or (time if has_ended else 0.0), rows)
+        self._tables[index] = _TableProgress(known.began_at, last, known.ended_at or (time if has_ended else 0.0), rows)
 
     def list_spans(self, until: float = 0.0, late_after: float = INFINITE_SECONDS) -> list[TimeSpan]:
         """All spans of an NCCL test up to `until`, judged by its table rows."""

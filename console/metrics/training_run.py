@@ -84,24 +84,24 @@ class RunEventFinder:
         self.marks: list[RunEvent] = []
         self._mean = self._spread = self._peak = 0.0
         self._seen = 0
-        self._up = 0  # steps for which the loss has been up
-        self._bad = self._any = False
+        self._rising_count = 0  # steps for which the loss has been up
+        self._is_nan = self._has_loss = False
         self._flat_since = 0  # place at which the last plateau began; 0: the loss is falling
         kept = PACE_STEPS + EARLIER_PACE_STEPS
-        self._took: deque[tuple[float, float, float]] = deque(maxlen=kept)  # number, time, cost
+        self._step_costs: deque[tuple[float, float, float]] = deque(maxlen=kept)  # number, time, cost
         self._by_tokens = False  # whether a step's cost is seconds for a token; else those that it took
-        self._slow: list[Slowdown] = []  # each slower yet than the one before; the run is as slow as the last one
+        self._slowdowns: list[Slowdown] = []  # each slower yet than the one before; the run is as slow as the last one
 
     def add_step(self, step: Step, number: float, time: float) -> None:
         """Add a new step and record the events that it causes."""
         if step.nan:
-            if not self._bad:
-                unseen = not self._any and number > 1  # what was read begins in the middle of it
+            if not self._is_nan:
+                unseen = not self._has_loss and number > 1  # what was read begins in the middle of it
                 words = f"{describe_nan(step)} at {number:,.0f}{' or earlier' if unseen else ''}"
                 self._add_event(RunEventKind.NAN, number, time, words)
-            self._bad = self._any = True
+            self._is_nan = self._has_loss = True
             return
-        self._bad, self._any = False, True
+        self._is_nan, self._has_loss = False, True
         loss = step.loss
         if loss is not None and math.isfinite(loss):
             self._check_loss(loss, number, time)
@@ -110,10 +110,10 @@ class RunEventFinder:
         above = loss - self._mean
         if self._seen >= SETTLED_STEPS and above > max(SPIKE_SPREADS * self._spread, SPIKE_SHARE * abs(self._mean)):
             self._check_spike(loss, number, time)
-            if self._up < NEW_LEVEL_STEPS:
+            if self._rising_count < NEW_LEVEL_STEPS:
                 return
             self._seen, above = 0, 0.0
-        self._up = 0
+        self._rising_count = 0
         if self._seen == 0:
             self._mean, self._spread = loss, 0.0
         else:
@@ -122,8 +122,8 @@ class RunEventFinder:
         self._seen += 1
 
     def _check_spike(self, loss: float, number: float, time: float) -> None:
-        self._up += 1
-        if self._up == 1:
+        self._rising_count += 1
+        if self._rising_count == 1:
             self._peak = loss
             self._add_event(RunEventKind.SPIKE, number, time, self._format_spike(number))
         elif loss > self._peak:
@@ -157,7 +157,7 @@ class RunEventFinder:
         `steps`: (number, print time, seconds, tokens/s) of each. Printed tokens/s take precedence over seconds, since
         steps of longer sequences take longer at the same speed.
         """
-        known = self._took
+        known = self._step_costs
         for number, time, took, tokens in steps:
             cost = 1 / tokens if tokens else took
             if cost is None or (self._by_tokens and not tokens):
@@ -172,34 +172,34 @@ class RunEventFinder:
                 self._compare_paces()
 
     def _compare_paces(self) -> None:
-        times = [took for _, _, took in self._took]
+        times = [took for _, _, took in self._step_costs]
         usual, now = median(times[:-PACE_STEPS]), median(times[-PACE_STEPS:])
         spread = median(abs(took - usual) for took in times[:-PACE_STEPS])
-        while self._slow and now <= self._slow[-1].recovery_cost:
-            self._slow.pop()
+        while self._slowdowns and now <= self._slowdowns[-1].recovery_cost:
+            self._slowdowns.pop()
         above = usual + max(SLOWER_SHARE * usual, SLOWER_SPREADS * spread)
-        if now > above and (not self._slow or usual > self._slow[-1].recovery_cost):
+        if now > above and (not self._slowdowns or usual > self._slowdowns[-1].recovery_cost):
             middle = (usual + now) / 2
             at = next(
                 at for at in range(len(times) - 1, -1, -1) if max(times[max(0, at - 3) : at], default=0.0) < middle
             )
-            since, printed, _ = self._took[at]
+            since, printed, _ = self._step_costs[at]
             by_step = f"{usual:.3g} to {now:.3g} s a step"
             change = f"{1 / usual:,.4g} to {1 / now:,.4g} tokens/s" if self._by_tokens else by_step
             what = "tokens" if self._by_tokens else "steps"
             words = f"{what} take {100 * now / usual - 100:.0f} % longer since {since:,.0f} ({change})"
-            self._slow.append(Slowdown(words, printed, middle))
+            self._slowdowns.append(Slowdown(words, printed, middle))
             self._add_event(RunEventKind.SLOWER, since, printed, words)
 
     @property
     def slowdown(self) -> Slowdown | None:
         """The slowdown of the steps; None if they are not slower, or normal again."""
-        return self._slow[-1] if self._slow else None
+        return self._slowdowns[-1] if self._slowdowns else None
 
     @property
     def cost(self) -> float | None:
         """Seconds per step, or per token if tokens/s are printed, of the latest steps; None if too few are known."""
-        latest = [cost for _, _, cost in islice(reversed(self._took), PACE_STEPS)]
+        latest = [cost for _, _, cost in islice(reversed(self._step_costs), PACE_STEPS)]
         return median(latest) if len(latest) == PACE_STEPS else None
 
     def _add_event(self, kind: RunEventKind, number: float, time: float, sentence: str) -> None:
@@ -211,18 +211,18 @@ class PauseHistory:
     """The longest times between two step lines, updated with each line."""
 
     def __init__(self) -> None:
-        self._first = self._second = 0.0
+        self._longest = self._second_longest = 0.0
 
     def add_pause(self, seconds: float) -> None:
-        if seconds > self._first:
-            self._first, self._second = seconds, self._first
-        elif seconds > self._second:
-            self._second = seconds
+        if seconds > self._longest:
+            self._longest, self._second_longest = seconds, self._longest
+        elif seconds > self._second_longest:
+            self._second_longest = seconds
 
     @property
     def longest(self) -> float:
         """The longest pause in seconds; one that occurred only once counts for at most MAX_SINGLE_PAUSE."""
-        return max(self._second, min(self._first, MAX_SINGLE_PAUSE))
+        return max(self._second_longest, min(self._longest, MAX_SINGLE_PAUSE))
 
 
 GROSS_OUTLIER_FACTOR = 2.0  # times by which a printed step time that is believed may exceed the time between lines
@@ -256,15 +256,15 @@ class TrainingRun(RunReader):
         self._asked: dict[tuple[float, float, int, bool, int], list[int]] = {}  # charts of one width ask the same
         self.goes_on = True  # whether its job runs
         self.checkpoints: list[RunEvent] = []
-        self.saved_to = ""  # folder that the last checkpoint was saved to, as the log says
+        self.checkpoint_folder = ""  # folder that the last checkpoint was saved to, as the log says
         self.restarts: list[RunEvent] = []
         self.earlier: RunPosition | None = None  # what lines from before those that were read say of a lost loss
         self.endings: tuple[RunEvent, ...] = ()  # evictions, preemptions and failures, by their time
-        self.seen = TimeRecorder(began_at)
+        self.time_recorder = TimeRecorder(began_at)
         self.finder = RunEventFinder()
         self._seen = 0  # steps that the finder has looked at
         self._looked = 0
-        self._standing: tuple[int, Step | None, RunPosition] | None = None  # for so many steps, the last this
+        self._cached_position: tuple[int, Step | None, RunPosition] | None = None  # for so many steps, the last this
         self._pauses = PauseHistory()
         self._paced_from = MIN_STEPS_FOR_PACE  # the first step before which a pause counts: none do after a start
 
@@ -324,17 +324,17 @@ class TrainingRun(RunReader):
         """
         with self.lock:
             if self.finished:
-                self.seen.finish(time)
-            at, taken = self._take_steps(time, printed_times)
+                self.time_recorder.finish(time)
+            at, taken = self._append_steps(time, printed_times)
             start = max(at, self._seen) if at >= self._seen - 1 else at
             if start < self._seen:
                 self._paced_from = start + MIN_STEPS_FOR_PACE
             for place, step in enumerate(taken[start - at :], start) if self._keeps_events else ():
                 number, when = self.numbers[place], self.times[place]
                 self.finder.add_step(step, number, when)
-                self.seen.feed_step(int(number), when, step.step_time_s)
+                self.time_recorder.feed_step(int(number), when, step.step_time_s)
                 if step.total and number >= step.total:
-                    self.seen.finish(when)
+                    self.time_recorder.finish(when)
             if (first := max(start, self._paced_from)) < len(self):
                 self._check_paces(first, taken[first - at :])
             self._seen = len(self)
@@ -343,10 +343,10 @@ class TrainingRun(RunReader):
                 if (column := self.columns.get("loss")) is not None:
                     self.finder.check_plateau(self, column)
             if len(self) > self._max_points:
-                self._thin_out()
+                self._drop_old_steps()
             return at
 
-    def _take_steps(self, time: float, printed_times: Sequence[float]) -> tuple[int, Sequence[Step]]:
+    def _append_steps(self, time: float, printed_times: Sequence[float]) -> tuple[int, Sequence[Step]]:
         """(index of the first new step, the new steps); after a step back all steps are new."""
         steps, back = self.steps, self.rewinds[len(self.restarts) :]
         at = min(steps.take_changed(), len(self), len(steps))
@@ -367,7 +367,7 @@ class TrainingRun(RunReader):
             self.restarts.append(RunEvent(RunEventKind.RESTART, float(each.first), time, words))
         return at, taken
 
-    def _thin_out(self) -> None:
+    def _drop_old_steps(self) -> None:
         """Drop every second older step or more, but never the first step, an extreme, or the first NaN."""
         stop, bad, old, stride = len(self) - self._max_points // 2, self.steps.bad_from, self._old, self._stride
         while old * self._stride + stop - old > stride * self._max_points // 4:
@@ -386,20 +386,20 @@ class TrainingRun(RunReader):
         self._seen, self._looked = self._seen - gone, self._looked - gone
         self._paced_from = max(MIN_STEPS_FOR_PACE, self._paced_from - gone)
         self._asked.clear()
-        self._standing = None
+        self._cached_position = None
 
     def add_checkpoint(self, step: int | None, time: float, path: str = "") -> None:
         """Record a saved checkpoint, of the last step unless one is given, and the folder that contains it."""
-        self.saved_to = path or self.saved_to
+        self.checkpoint_folder = path or self.checkpoint_folder
         number = float(step) if step is not None else self.numbers[-1] if len(self) else None
         if number is not None:
-            self.seen.add_saved(int(number), time)
+            self.time_recorder.add_saved(int(number), time)
         if number is not None and all(mark.step != number for mark in self.checkpoints[-4:]):
             self.checkpoints.append(RunEvent(RunEventKind.CHECKPOINT, number, time, f"saved at {number:,.0f}"))
 
     def feed_phase_line(self, text: str, time: float) -> bool:
         """Read a line that may announce a checkpoint or an evaluation; returns whether a checkpoint was saved."""
-        self.seen.feed_line(text, time)
+        self.time_recorder.feed_line(text, time)
         found = parse_checkpoint(text)
         if found is not None:
             self.add_checkpoint(found.step, time, found.place)
@@ -527,7 +527,7 @@ class TrainingRun(RunReader):
         """The run's last step, and its last valid loss with the step of that."""
         with self.lock:
             steps = self.steps
-            if self._standing is None or self._standing[:2] != (len(steps), steps[-1] if steps else None):
-                self._standing = len(steps), steps[-1] if steps else None, find_run_position(steps, self.times)
-            where = self._standing[2]
+            if self._cached_position is None or self._cached_position[:2] != (len(steps), steps[-1] if steps else None):
+                self._cached_position = len(steps), steps[-1] if steps else None, find_run_position(steps, self.times)
+            where = self._cached_position[2]
         return where.with_nan_onset(self.earlier) if self.earlier is not None else where

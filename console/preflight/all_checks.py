@@ -269,8 +269,8 @@ _CLUSTER_PLACEHOLDER = "NAME"  # stands in a command for the cluster, until its 
 
 
 class Preflight:
-    def __init__(self, cluster: CheckedCluster, values: PlanValues, *, limit: float = CHECK_TIMEOUT) -> None:
-        self._cluster, self._values, self._limit = cluster, values, limit
+    def __init__(self, cluster: CheckedCluster, values: PlanValues, *, limit_seconds: float = CHECK_TIMEOUT) -> None:
+        self._cluster, self._values, self._limit = cluster, values, limit_seconds
 
     def launch_needs(self, plan: LaunchPlan | None = None, *, bucket: str = "", registry: str = "") -> LaunchNeeds:
         """The needs of a plan; without a plan those of any launch on the cluster."""
@@ -351,11 +351,11 @@ class Preflight:
                 return check
             await asyncio.sleep(0.25)
 
-    async def _run_check(self, spec: CheckSpec, looking: CheckContext, limit: float) -> Check:
+    async def _run_check(self, spec: CheckSpec, context: CheckContext, limit: float) -> Check:
         started = time.monotonic()
         try:
             async with asyncio.timeout(limit):
-                verdict = await spec.run_check(looking)
+                verdict = await spec.run_check(context)
         except TimeoutError:
             words = f"There was no answer within {max(1, round(limit))} s."
             verdict = CheckVerdict(Result.COULD_NOT, "No result.", words, "Look again in a moment.")
@@ -364,7 +364,7 @@ class Preflight:
         command = verdict.command or spec.command
         if verdict.result in {Result.FAIL, Result.WARN} and _CLUSTER_PLACEHOLDER in command:
             with suppress(ConsoleError):  # then the command keeps NAME in its place
-                place = await looking.cluster_place()
+                place = await context.cluster_place()
                 where = f"{place.cluster} --location={place.location} --project={place.project}"
                 command = command.replace(_CLUSTER_PLACEHOLDER, where)
         return Check(
@@ -377,7 +377,7 @@ class Preflight:
             fix=verdict.fix or spec.fix,
             command=command,
             repair=verdict.repair,
-            looks=tuple(looking.looks),
+            looks=tuple(context.logged_requests),
             at=SERVER_CLOCK.now(),
             seconds=round(time.monotonic() - started, 3),
         )

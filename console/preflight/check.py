@@ -117,8 +117,8 @@ class ResultTally:
 
     counts: tuple[tuple[Result, int], ...]
     failing: tuple[Check, ...]
-    open: int = 0  # still under way
-    warned: tuple[Check, ...] = ()
+    open_count: int = 0  # still under way
+    warning_checks: tuple[Check, ...] = ()
     unanswered: tuple[Check, ...] = ()  # could not look, though this account may
 
     @property
@@ -127,9 +127,9 @@ class ResultTally:
         words = {Result.FAIL: "fails"}
         parts = [f"{count} {words.get(result, result)}" for result, count in self.counts]
         text = ", ".join(parts) or "nothing was checked"
-        if self.open:
-            text += f", {self.open} under way"
-        worst = self.failing or self.warned
+        if self.open_count:
+            text += f", {self.open_count} under way"
+        worst = self.failing or self.warning_checks
         named = "; ".join(each.title for each in worst[:3])
         more = f" and {len(worst) - 3} more" if len(worst) > 3 else ""
         return f"{text}: {named}{more}" if named else text
@@ -364,22 +364,22 @@ class CheckContext:
     """Sends the requests of one check and logs them."""
 
     def __init__(self, requests: SharedRequests, needs: LaunchNeeds) -> None:
-        self.questions, self.cluster, self.wish = requests, requests.cluster, needs
-        self.looks: list[LoggedRequest] = []
+        self.requests, self.cluster, self.wish = requests, requests.cluster, needs
+        self.logged_requests: list[LoggedRequest] = []
 
     async def send_request(self, path: str, action: str, send: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Send a request once for all checks, and log the outcome."""
         started = time.monotonic()
         outcome = "no answer in time"
         try:
-            answer = await self.questions.send_once((path, action), send)
+            answer = await self.requests.send_once((path, action), send)
             outcome = "answered"
         except ConsoleError as error:
             outcome = error.message
             raise
         finally:
-            if all(each.what != action for each in self.looks):
-                self.looks.append(LoggedRequest(path, action, outcome, round(time.monotonic() - started, 3)))
+            if all(each.what != action for each in self.logged_requests):
+                self.logged_requests.append(LoggedRequest(path, action, outcome, round(time.monotonic() - started, 3)))
         return answer
 
     async def get(self, path: str, type_: type[_T], **params: str) -> _T:

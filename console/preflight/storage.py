@@ -299,17 +299,17 @@ class _PrincipalNames:
 
     def __init__(self, pool: str, namespace: str, account: str, acts_as: str) -> None:
         self.pool, self.namespace, self.account = pool, namespace, account
-        self._whole = {*ALL_USERS, *([f"serviceAccount:{acts_as}"] if acts_as else [])}
+        self._exact_names = {*ALL_USERS, *([f"serviceAccount:{acts_as}"] if acts_as else [])}
         by_account = f"/subject/ns/{namespace}/sa/{account}", f"{pool}[{namespace}/{account}]"
-        self._ends = (*by_account, f"/namespace/{namespace}")
+        self._suffixes = (*by_account, f"/namespace/{namespace}")
 
     def granted_roles(self, policy: Mapping[str, Collection[str]]) -> set[str]:
         """Roles granted to the account itself, its namespace, its cluster, or everybody."""
         return {role for role, names in policy.items() if any(self._is_own_principal(each) for each in names)}
 
     def _is_own_principal(self, name: str) -> bool:
-        ours = name.endswith((*self._ends, f"{self.pool}/*")) or "/kubernetes.cluster/" in name
-        return name in self._whole or (bool(self.pool) and self.pool in name and ours)
+        ours = name.endswith((*self._suffixes, f"{self.pool}/*")) or "/kubernetes.cluster/" in name
+        return name in self._exact_names or (bool(self.pool) and self.pool in name and ours)
 
 
 # NFS

@@ -9,7 +9,7 @@ class ExpectedStart(Struct, frozen=True):
     """The expected start time of a workload, or the reason why it is unknown."""
 
     at: float = 0.0  # seconds since the epoch; 0.0: not known
-    after: str = ""  # the job whose end it waits for
+    after_job: str = ""  # the job whose end it waits for
     latest: bool = False  # whether it may start sooner, as it is not known how long some jobs still run
     unknown: str = ""  # why it is not known, a sentence without its end
     earliest: float = 0.0  # not before that, as what is known to run on says; 0.0: it may start at any time

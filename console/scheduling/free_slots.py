@@ -109,7 +109,7 @@ def _jobs_to_empty(hosts: Iterable[Host], pods: int, size: int, fleet: Fleet) ->
     taken: dict[Holder, Counter[int]] = defaultdict(Counter)  # GPUs by host
     for at, each in enumerate(each for each in hosts if each.node.takes_pods):
         free.append(each.free)
-        for pip in each.pips:
+        for pip in each.gpus:
             if pip.holder:
                 taken[pip.holder][at] += 1
     held = {_gpu_holder(holder, fleet): gpus for holder, gpus in taken.items()}
@@ -148,7 +148,7 @@ class EligibleNodes:
             for each in nodes
         }
         self._capacity: dict[str, dict[str, int]] = {}
-        self._places: dict[str, list[SnapshotDomain]] = {}
+        self._domains: dict[str, list[SnapshotDomain]] = {}
         self._trees: dict[tuple[str, ...], TopologyTree] = {}
         self._count_fitting((BLOCK, SUBBLOCK, HOSTNAME))
         self.free, self.total = sum(self.slots("").values()), sum(self.capacity("").values())
@@ -168,13 +168,13 @@ class EligibleNodes:
             if used:
                 tree.add_usage((name,), {GPU: used}, 1)
         count_fitting(tree, pod)
-        self._places |= {level: sort_by_room(places) for level, places in named.items()}
+        self._domains |= {level: sort_by_room(places) for level, places in named.items()}
 
     def _domains_of(self, level: str) -> list[SnapshotDomain]:
         """The domains of a level, roomiest first; empty for an unknown level."""
-        if level in LEVELS and level not in self._places:
+        if level in LEVELS and level not in self._domains:
             self._count_fitting((level, HOSTNAME))
-        return self._places.get(level, [])
+        return self._domains.get(level, [])
 
     def slots(self, level: str) -> Mapping[str, int]:
         """The number of pods that fit now, by domain of a level, roomiest first; for an empty level under "" in all."""
@@ -264,12 +264,12 @@ def eligible_nodes(
 
 @per_snapshot
 def jobs_blocking_placement(
-    fleet: Fleet, found: EligibleNodes, pods: int, level: str = "", tried: int = _MAX_PLACES_TRIED
+    fleet: Fleet, found: EligibleNodes, pods: int, level: str = "", max_domains: int = _MAX_PLACES_TRIED
 ) -> tuple[QuotaHolder, ...]:
     """The fewest jobs whose end makes room for all pods, within one domain of `level` if given."""
     nodes: dict[str, list[Node]] = defaultdict(list)
     for node in found.nodes:
         nodes[(label_of(node, level) or "") if level else ""].append(node)
-    nearest = [name for name, _ in zip(found.slots(level), range(tried), strict=False)]
+    nearest = [name for name, _ in zip(found.slots(level), range(max_domains), strict=False)]
     answers = [_jobs_to_empty([host(node, fleet) for node in nodes[name]], pods, found.size, fleet) for name in nearest]
     return min(filter(None, answers), key=lambda each: (len(each), sum(job.gpus for job in each)), default=())

@@ -390,11 +390,11 @@ def _assigned_places(
     return nodes.assigned(demand.pods, topology.levels, asked)
 
 
-def _narrowest_common(places: Sequence[Mapping[str, str]]) -> tuple[str, str]:
+def _narrowest_common(domains: Sequence[Mapping[str, str]]) -> tuple[str, str]:
     """(kind, name) of the narrowest topology domain that holds all places; empty texts if none does."""
-    for level in reversed(list(places[0]) if places else []):
-        if len({each[level] for each in places}) == 1:
-            return _HOST_LEVEL if level == HOSTNAME else level_name(level), places[0][level]
+    for level in reversed(list(domains[0]) if domains else []):
+        if len({each[level] for each in domains}) == 1:
+            return _HOST_LEVEL if level == HOSTNAME else level_name(level), domains[0][level]
     return "", ""
 
 
@@ -415,7 +415,7 @@ class QueueChoice:
 @dataclass(frozen=True, slots=True)
 class _QueueCandidate:
     name: str
-    shut: bool
+    is_closed: bool
     fits: bool
     free: int | None  # GPUs of quota; None: not known
 
@@ -445,7 +445,7 @@ def _rank_queues(fleet: Fleet, demand: LaunchDemand) -> list[_QueueCandidate]:
     """The queues: fitting ones first, by free quota; closed ones last."""
     names = (name for where, name in fleet.local_queues if where == demand.namespace)
     found = (_queue_candidate(fleet, demand, name) for name in names)
-    return sorted(found, key=lambda each: (each.shut, not each.fits, -(each.free or 0), each.name))
+    return sorted(found, key=lambda each: (each.is_closed, not each.fits, -(each.free or 0), each.name))
 
 
 def _queue_candidate(fleet: Fleet, demand: LaunchDemand, name: str) -> _QueueCandidate:
@@ -460,7 +460,7 @@ def _why_chosen(candidates: list[_QueueCandidate], demand: LaunchDemand) -> str:
     best, fitting = candidates[0], sum(each.fits for each in candidates)
     if len(candidates) == 1:
         return f"the only LocalQueue of {demand.namespace}"
-    if best.shut:
+    if best.is_closed:
         return f"none of the {len(candidates)} LocalQueues of {demand.namespace} admits anything now"
     if best.free is None:
         return f"one of {len(candidates)}; how much quota is free in them is not known"

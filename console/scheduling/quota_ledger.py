@@ -38,7 +38,7 @@ class QuotaLedger:
         self.at = flavor, GPU
         self.flavor = flavor_of(fleet, flavor)
         self.snapshot = kueue_snapshot(fleet, (flavor,))
-        self.strict = {each.name for each in fleet.cluster_queues.values() if each.strategy == "StrictFIFO"}
+        self.strict_queues = {each.name for each in fleet.cluster_queues.values() if each.strategy == "StrictFIFO"}
 
     def _queue_node(self, name: str) -> QuotaNode:
         return self.snapshot.queues.get(name) or QuotaNode(name)
@@ -66,7 +66,7 @@ class QuotaLedger:
             for first in gpus_ahead:
                 if first <= free:
                     free -= first
-                elif name in self.strict:
+                elif name in self.strict_queues:
                     return False
             return free >= need
 

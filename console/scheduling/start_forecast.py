@@ -71,7 +71,7 @@ class StartForecast:
         self._of: object = None  # the snapshot that they are of
         self._retry_at = 0.0
         self._lock = asyncio.Lock()
-        self._noted: object = None  # the workloads that were noted last
+        self._recorded_key: object = None  # the workloads that were noted last
 
     @property
     def _record_folder(self) -> Path:
@@ -128,7 +128,7 @@ class StartForecast:
         return await asyncio.to_thread(update_record, record, self._cluster.fleet, self._cluster.server, windows)
 
     async def _note_workloads(self) -> None:
-        if (workloads := self._cluster.fleet.workloads) is not self._noted:
+        if (workloads := self._cluster.fleet.workloads) is not self._recorded_key:
             seen = self._record_folder / "workloads.json"
             await asyncio.to_thread(update_seen_workloads, seen, self._cluster.fleet, self._cluster.server)
-            self._noted = workloads
+            self._recorded_key = workloads

@@ -80,17 +80,17 @@ def time_limit(workload: ClusterWorkload, fleet: Fleet) -> float | None:
 
 def expected_starts(
     fleet: Fleet,
-    left: Mapping[str, float],
+    seconds_left: Mapping[str, float],
     open_ends: Mapping[str, str] = NO_OPEN_ENDS,
     cluster: VirtualCluster | None = None,
 ) -> dict[Key, ExpectedStart]:
     """Expected starts by workload key.
 
-    `left`: remaining seconds of running jobs, `open_ends`: verdicts on those that may be stopped at any time, such as
+    `seconds_left`: of running jobs, `open_ends`: verdicts on those that may be stopped at any time, such as
     "stalled"; both by JobSet uid. `cluster` as of `start_windows`.
     """
     cluster = cluster or virtual_cluster_of(fleet, all_gpu_flavors(fleet))
-    found = _StartSimulation(fleet, left, open_ends, cluster).run()
+    found = _StartSimulation(fleet, seconds_left, open_ends, cluster).run()
     for key, start in found.items():
         queue = fleet.cluster_queue_of(fleet.workloads[key])
         if queue is not None and queue.checks:
@@ -104,11 +104,11 @@ class _StartSimulation:
     ) -> None:
         self._fleet, self._open_ends, self._cluster = fleet, open_ends, cluster
         self._flavors = all_gpu_flavors(fleet)
-        self._found: dict[Key, ExpectedStart] = {}
+        self._starts: dict[Key, ExpectedStart] = {}
         self._ends: list[tuple[float, SnapshotWorkload]] = []
-        self._limited: list[SnapshotWorkload] = []  # of which only the latest end is known
+        self._time_limited: list[SnapshotWorkload] = []  # of which only the latest end is known
         self._endless: list[SnapshotWorkload] = []
-        self._missing: dict[tuple[str, str], frozenset[str]] = {}  # by queue and shape of a workload
+        self._blocking_cache: dict[tuple[str, str], frozenset[str]] = {}  # by queue and shape of a workload
         for queue in fleet.cluster_queues.values():
             for each in queue_order(fleet, queue.name).running:
                 seconds = left.get(each.job_uid)
@@ -122,7 +122,7 @@ class _StartSimulation:
                     self._endless.append(held)
                 else:
                     self._ends.append((fleet.at + seconds, held))
-                    self._limited += [held] * is_limited
+                    self._time_limited += [held] * is_limited
         self._ends.sort(key=lambda end: end[0])
         self._restore = self._cluster.checkpoint()
 
@@ -130,34 +130,34 @@ class _StartSimulation:
         for workload in self._admit_next():
             reason = lasting_reason(self._fleet.workloads[workload.key])
             unknown = "by quota and places it could start now, but Kueue has not admitted it"
-            self._found[workload.key] = ExpectedStart(
+            self._starts[workload.key] = ExpectedStart(
                 unknown=f"Kueue does not admit it: {reason}" if reason else unknown
             )
-        settled = set(self._found)
+        settled = set(self._starts)
         for at, workload in self._ends[:MAX_ENDS]:
             if not self._cluster.is_running(workload):
                 continue  # it was preempted meanwhile
             self._cluster.end(workload)
             name = job_name(self._fleet.workloads[workload.key])
-            latest = bool(self._endless or self._limited) or any(found.at for found in self._found.values())
+            latest = bool(self._endless or self._time_limited) or any(found.at for found in self._starts.values())
             for started in self._admit_next():
-                self._found.setdefault(started.key, ExpectedStart(at, name, latest=latest))
-        first = [key for key, found in self._found.items() if found.at]
+                self._starts.setdefault(started.key, ExpectedStart(at, name, latest=latest))
+        first = [key for key, found in self._starts.items() if found.at]
         for waiting in self._cluster.waiting.values():
             for workload in waiting:
-                self._found.setdefault(workload.key, ExpectedStart(unknown=self._why_unknown(workload, first)))
+                self._starts.setdefault(workload.key, ExpectedStart(unknown=self._why_unknown(workload, first)))
         self._add_bounds(settled)
-        self._found.update(self._not_tried())
-        return self._found
+        self._starts.update(self._not_tried())
+        return self._starts
 
     def _add_bounds(self, settled_keys: Set[Key]) -> None:
         """For workloads without a certain start, add the earliest time and the endless jobs that they wait for."""
-        open_ended = {key for key, found in self._found.items() if found.latest or not found.at} - settled_keys
+        open_ended = {key for key, found in self._starts.items() if found.latest or not found.at} - settled_keys
         if not open_ended:
             return
         earliest = self._earliest_starts()
         sooner: dict[Key, list[str]] = defaultdict(list)
-        for each in (*self._endless, *self._limited)[:MAX_OPEN_ENDED_JOBS]:
+        for each in (*self._endless, *self._time_limited)[:MAX_OPEN_ENDED_JOBS]:
             self._restore()
             self._cluster.end(each)
             for started in self._cluster.admit(self._fleet.at):
@@ -165,8 +165,8 @@ class _StartSimulation:
                     sooner[started.workload.key].append(job_name(self._fleet.workloads[each.key]))
         for key in open_ended:
             bound, after = earliest.get(key, (0.0, ""))
-            self._found[key] = replace(
-                self._found[key],
+            self._starts[key] = replace(
+                self._starts[key],
                 earliest=bound if bound > self._fleet.at else 0.0,
                 earliest_after=after if bound > self._fleet.at else "",
                 sooner=tuple(sooner[key][:_MAX_NAMED_JOBS]) if bound <= self._fleet.at else (),
@@ -176,7 +176,7 @@ class _StartSimulation:
         """(earliest start, job that it follows) by workload, as if all jobs of unknown end ended now."""
         self._restore()
         found: dict[Key, tuple[float, str]] = {}
-        for each in (*self._endless, *self._limited):
+        for each in (*self._endless, *self._time_limited):
             self._cluster.end(each)
         for at, ended in [(self._fleet.at, None), *self._ends[:MAX_ENDS]]:
             if ended is not None and not self._cluster.is_running(ended):
@@ -234,11 +234,11 @@ class _StartSimulation:
     def _blocking_flavors(self, workload: SnapshotWorkload) -> frozenset[str]:
         """Flavors that, emptied one at a time, let a workload start; else all if emptied together they do."""
         kind = workload.cluster_queue, workload.shape()
-        if kind not in self._missing:
+        if kind not in self._blocking_cache:
             found = frozenset(each for each in self._flavors if self._fits_without(workload, {each}))
             every = frozenset(self._flavors)
-            self._missing[kind] = found or (every if self._fits_without(workload, every) else frozenset())
-        return self._missing[kind]
+            self._blocking_cache[kind] = found or (every if self._fits_without(workload, every) else frozenset())
+        return self._blocking_cache[kind]
 
     def _fits_without(self, workload: SnapshotWorkload, flavors: Set[str]) -> bool:
         """Whether Kueue would admit the workload if no quota of these flavors were in use."""
@@ -258,7 +258,7 @@ class _StartSimulation:
         moves = self._cluster.admit(self._fleet.at)
         for move in moves:
             if move.preempted_by is not None:
-                self._found.setdefault(move.workload.key, ExpectedStart(unknown="it would be preempted first"))
+                self._starts.setdefault(move.workload.key, ExpectedStart(unknown="it would be preempted first"))
         return [move.workload for move in moves if move.preempted_by is None]
 
 

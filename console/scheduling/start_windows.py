@@ -69,8 +69,8 @@ class RunTime(Struct, frozen=True):
 class RecurringJob(Struct, frozen=True):
     """A job that is submitted again and again: one of them, and the mean time between two."""
 
-    like: KueueWorkload  # one of them
-    seconds: float  # between two, on average
+    sample: KueueWorkload  # one of them
+    interval_seconds: float  # between two, on average
     time: RunTime
 
 
@@ -83,7 +83,7 @@ class ExpectedArrivals(Struct, frozen=True):
     def next_after(self, time: float, kind: RecurringJob, dice: Random) -> float:
         peak = max(self.by_hour)
         while True:
-            time += dice.expovariate(peak / kind.seconds)
+            time += dice.expovariate(peak / kind.interval_seconds)
             if dice.random() * peak < self.by_hour[int(time // 3600) % 24]:
                 return time
 
@@ -165,7 +165,7 @@ NO_ARRIVALS = ExpectedArrivals()
 
 def start_windows(
     fleet: Fleet,
-    left: Mapping[str, float],
+    seconds_left: Mapping[str, float],
     times: Mapping[str, RunTime],
     *,
     seed: int = 0,
@@ -181,7 +181,7 @@ def start_windows(
     that is simulated, made here if it is None, and is changed.
     """
     cluster = cluster or virtual_cluster_of(fleet, all_gpu_flavors(fleet))
-    return _Simulations(fleet, left, times, arrivals, seed, open_ends, cluster).run(budget, rollouts)
+    return _Simulations(fleet, seconds_left, times, arrivals, seed, open_ends, cluster).run(budget, rollouts)
 
 
 def with_windows(expected_starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> dict[Key, ExpectedStart]:
@@ -218,8 +218,8 @@ class _SharedCluster:
         self.restart()
 
     def restart(self) -> None:
-        self._situation, self._restored = self._first, False
-        self._behind: list[tuple[float, KueueWorkload | None, bool]] = []
+        self._current_moves, self._restored = self._first, False
+        self._pending_events: list[tuple[float, KueueWorkload | None, bool]] = []
         """Ends and arrivals, as (time, workload, whether it arrives), not yet applied to the simulated cluster."""
 
     def admit_after(self, ended: KueueWorkload | None, time: float) -> list[Move]:
@@ -227,14 +227,14 @@ class _SharedCluster:
         return self.moves_after(ended.key if ended is not None else None, ended, time, comes=False)
 
     def moves_after(self, key: Key | None, workload: KueueWorkload | None, time: float, *, comes: bool) -> list[Move]:
-        self._behind.append((time, workload, comes))
-        found = self._situation.after.get((key, comes))
+        self._pending_events.append((time, workload, comes))
+        found = self._current_moves.after.get((key, comes))
         if found is None:
             found = _KnownMoves(self._catch_up())
             if self._known < MAX_KNOWN_SITUATIONS:
-                self._situation.after[key, comes] = found
+                self._current_moves.after[key, comes] = found
                 self._known += 1
-        self._situation = found
+        self._current_moves = found
         return found.moves
 
     def _catch_up(self) -> list[Move]:
@@ -242,13 +242,13 @@ class _SharedCluster:
             self._restore()
             self._restored = True
         moves: list[Move] = []
-        for at, changed, comes in self._behind:
+        for at, changed, comes in self._pending_events:
             if changed is not None and comes:
                 self._cluster.submit(changed)
             elif changed is not None:
                 self._cluster.end(self._cluster.snapshot.queues[changed.cluster_queue].workloads[changed.key])
             moves = self._cluster.admit(at)
-        self._behind.clear()
+        self._pending_events.clear()
         return moves
 
 
@@ -263,17 +263,17 @@ class _Simulations:
         open_ends: Mapping[str, str],
         cluster: VirtualCluster,
     ) -> None:
-        self.fleet, self._left, self.times, self.arrivals, self.dice = fleet, left, times, arrivals, Random(seed)
-        self._seed, self._dice_of = seed, dict[str, Random]()
+        self.fleet, self._left, self.times, self.arrivals, self.random = fleet, left, times, arrivals, Random(seed)
+        self._seed, self._random_by_job = seed, dict[str, Random]()
         self.waiting = {each.key for alike in cluster.waiting.values() for each in alike}
         self.cluster = _SharedCluster(cluster)
         self._endless = False
         self._limits: dict[str, float] = {}  # seconds that those run at most of which no more is known
         self.after_endless: set[Key] = set()  # those that started after one whose run time nobody knows
-        self.ran: dict[Key, float] = {}  # of those that were interrupted and go on where they stopped
+        self.run_seconds: dict[Key, float] = {}  # of those that were interrupted and go on where they stopped
         for each in fleet.workloads.values():
             if each.ran_before and (known := times.get(each.job_uid)) and known.resumes:
-                self.ran[each.key] = each.ran_before
+                self.run_seconds[each.key] = each.ran_before
         self.running: list[tuple[KueueWorkload, str]] = []  # with the uid of its owner
         for queue in fleet.cluster_queues.values():
             for each in queue_order(fleet, queue.name).running:
@@ -335,36 +335,36 @@ class _Simulations:
 
     def _sample_duration(self, middle: float, spread: float, uid: str) -> float:
         """Draw a duration from the job's own random generator, so that other jobs do not change its forecast."""
-        dice = self._dice_of.get(uid) or self._dice_of.setdefault(uid, Random(f"{self._seed} {uid}"))
+        dice = self._random_by_job.get(uid) or self._random_by_job.setdefault(uid, Random(f"{self._seed} {uid}"))
         return middle * math.exp(dice.gauss(0.0, spread))
 
 
 class _Rollout:
     """One simulated future, with random ends of jobs and random arrivals."""
 
-    def __init__(self, all_of_them: _Simulations) -> None:
-        self._all, self._now = all_of_them, all_of_them.fleet.at
+    def __init__(self, simulations: _Simulations) -> None:
+        self._simulations, self._now = simulations, simulations.fleet.at
         self._found: dict[Key, float] = {}  # when each started first
         self._ends: list[tuple[float, int, KueueWorkload]] = []
         self._held: dict[Key, KueueWorkload] = {}
         self._began: dict[Key, float] = {}  # when each would have begun if it had not been interrupted
-        self._ran, self._endless_since = dict(all_of_them.ran), math.inf
+        self._ran, self._endless_since = dict(simulations.run_seconds), math.inf
         self._number = count()
-        self._come: dict[Key, RunTime] = {}
-        self._coming = [
-            (all_of_them.arrivals.next_after(self._now, each, all_of_them.dice), number, each)
-            for number, each in enumerate(all_of_them.arrivals.kinds)
+        self._arrived: dict[Key, RunTime] = {}
+        self._next_arrivals = [
+            (simulations.arrivals.next_after(self._now, each, simulations.random), number, each)
+            for number, each in enumerate(simulations.arrivals.kinds)
         ]
-        heapify(self._coming)
-        for workload, uid in all_of_them.running:
+        heapify(self._next_arrivals)
+        for workload, uid in simulations.running:
             self._held[workload.key] = workload
             self._began[workload.key] = workload.reserved - self._ran.get(workload.key, 0.0)
-            seconds = all_of_them.seconds_left(uid, self._now - self._began[workload.key])
+            seconds = simulations.seconds_left(uid, self._now - self._began[workload.key])
             self._end_at(self._now + seconds, workload)
 
     def run(self, until: float, stop: float) -> tuple[dict[Key, float], float]:
         """(first starts of all that wait, time until which they are known); `stop` limits this thread's CPU time."""
-        cluster, waiting = self._all.cluster, len(self._all.waiting)
+        cluster, waiting = self._simulations.cluster, len(self._simulations.waiting)
         cluster.restart()
         moves = cluster.admit_after(None, self._now)
         while True:
@@ -380,7 +380,7 @@ class _Rollout:
                 return self._found, until
             if time.thread_time() > stop:
                 return self._found, self._now
-            if self._coming and self._coming[0][0] < self._ends[0][0]:
+            if self._next_arrivals and self._next_arrivals[0][0] < self._ends[0][0]:
                 comes = self._next_arrival()
                 moves = cluster.moves_after(comes.key, comes, self._now, comes=True)
             else:
@@ -390,28 +390,28 @@ class _Rollout:
 
     def _record_start(self, started_workload: KueueWorkload) -> None:
         self._held[started_workload.key] = started_workload
-        known, uid = self._come.get(started_workload.key), ""
+        known, uid = self._arrived.get(started_workload.key), ""
         if known is None:
-            if started_workload.key in self._all.waiting:
+            if started_workload.key in self._simulations.waiting:
                 self._found.setdefault(started_workload.key, self._now)
-            uid = self._all.fleet.workloads[started_workload.key].job_uid
-            known = self._all.times.get(uid)
+            uid = self._simulations.fleet.workloads[started_workload.key].job_uid
+            known = self._simulations.times.get(uid)
         before = self._ran.get(started_workload.key, 0.0) if known and known.resumes else 0.0
         self._began[started_workload.key] = self._now - before
         if self._now > self._endless_since:
-            self._all.after_endless.add(started_workload.key)
+            self._simulations.after_endless.add(started_workload.key)
         if known:
-            self._end_at(self._now + self._all.draw_remaining(known, before, uid), started_workload)
+            self._end_at(self._now + self._simulations.draw_remaining(known, before, uid), started_workload)
         else:
             self._endless_since = min(self._endless_since, self._now)
 
     def _next_arrival(self) -> KueueWorkload:
-        self._now, number, kind = heappop(self._coming)
+        self._now, number, kind = heappop(self._next_arrivals)
         key = "", f"{number}"
-        self._come[key] = kind.time
-        again = self._all.arrivals.next_after(self._now, kind, self._all.dice)
-        heappush(self._coming, (again, number + len(self._all.arrivals.kinds), kind))
-        return structs.replace(kind.like, key=key, uid=key[1], queued=self._now)
+        self._arrived[key] = kind.time
+        again = self._simulations.arrivals.next_after(self._now, kind, self._simulations.random)
+        heappush(self._next_arrivals, (again, number + len(self._simulations.arrivals.kinds), kind))
+        return structs.replace(kind.sample, key=key, uid=key[1], queued=self._now)
 
     def _end_at(self, time: float, workload: KueueWorkload) -> None:
         heappush(self._ends, (time, next(self._number), workload))

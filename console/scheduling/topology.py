@@ -52,24 +52,24 @@ class Host(Struct, frozen=True):
     """One machine with its GPUs: held ones first, then free ones, then those out of use."""
 
     node: Node
-    pips: tuple[HostGpu, ...] = ()
+    gpus: tuple[HostGpu, ...] = ()
     faults: tuple[str, ...] = ()  # what is wrong with it
-    starting: bool = False  # whether it is on its way
+    is_starting: bool = False  # whether it is on its way
 
     @property
     def total(self) -> int:
         """Number of GPUs of the machine, working or not."""
-        return len(self.pips)
+        return len(self.gpus)
 
     @property
     def used(self) -> int:
         """Number of GPUs that pods hold."""
-        return sum(pip.state is GpuState.HELD for pip in self.pips)
+        return sum(pip.state is GpuState.HELD for pip in self.gpus)
 
     @property
     def free(self) -> int:
         """Number of GPUs that a new pod could get now."""
-        return sum(pip.state is GpuState.FREE for pip in self.pips)
+        return sum(pip.state is GpuState.FREE for pip in self.gpus)
 
 
 class HostGroup(Struct, frozen=True, dict=True):
@@ -115,7 +115,7 @@ class LargestFree(Struct, frozen=True):
     subblock: str = ""
     in_subblock: int = 0
     in_block: int = 0
-    in_all: int = 0
+    total: int = 0
 
 
 class PoolFloor(HostGroup, frozen=True, dict=True):
@@ -130,7 +130,7 @@ class PoolFloor(HostGroup, frozen=True, dict=True):
     @cached_property
     def holders(self) -> tuple[tuple[Holder, int], ...]:
         """(holder, number of GPUs), most first."""
-        held = Counter(pip.holder for host in self.hosts for pip in host.pips if pip.holder)
+        held = Counter(pip.holder for host in self.hosts for pip in host.gpus if pip.holder)
         return tuple(sorted(held.items(), key=lambda each: (-each[1], each[0].key)))
 
     @cached_property
@@ -208,7 +208,7 @@ NO_POOL = "no pool"  # name of the group of nodes that have neither a pool label
 
 class Pool(Struct, frozen=True):
     name: str
-    labelled: bool = True  # False for nodes without a pool label, which are grouped by machine type
+    is_labelled: bool = True  # False for nodes without a pool label, which are grouped by machine type
     machine_type: str = ""  # several, with commas, where nodes without a pool are grouped
     zones: tuple[str, ...] = ()
     provisioning: Provisioning = Provisioning.ON_DEMAND
@@ -232,14 +232,14 @@ def build_pools(fleet: Fleet) -> tuple[Pool, ...]:
     for node in fleet.nodes.values():
         grouped[bool(node.pool), node.pool or node.machine_type or NO_POOL].append(node)
     found = [_build_pool(name, labelled, nodes, fleet) for (labelled, name), nodes in grouped.items()]
-    return tuple(sorted(found, key=lambda pool: (not pool.floor.total, not pool.labelled, pool.name)))
+    return tuple(sorted(found, key=lambda pool: (not pool.floor.total, not pool.is_labelled, pool.name)))
 
 
 def _build_pool(name: str, labelled: bool, nodes: list[Node], fleet: Fleet) -> Pool:
     nodes.sort(key=lambda node: node.name)
     return Pool(
         name=name,
-        labelled=labelled,
+        is_labelled=labelled,
         machine_type=", ".join(_sorted_distinct(node.machine_type for node in nodes)),
         zones=_sorted_distinct(node.zone for node in nodes),
         provisioning=Counter(node.provisioning for node in nodes).most_common(1)[0][0],

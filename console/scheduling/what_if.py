@@ -138,34 +138,34 @@ class _TwoClusters:
         queues = _with_quotas(fleet, changes.quota)
         self._changed = replace(fleet, nodes={**fleet.nodes, **self._drained}, cluster_queues=queues)
         flavors = all_gpu_flavors(fleet)
-        self._now, self._then = virtual_cluster_of(fleet, flavors), virtual_cluster_of(self._changed, flavors)
+        self._before, self._after = virtual_cluster_of(fleet, flavors), virtual_cluster_of(self._changed, flavors)
         self._notes: list[str] = []
         self._new: list[SnapshotWorkload] = []
         self._closed: list[SnapshotWorkload] = []  # new ones of queues that admit nothing
         for text in changes.priority:
             name, priority = _split_form(text, "--priority", "JOB:PRIORITY", 2)
             workload = self._find_workload(name)
-            self._take_out(workload)
+            self._remove_workload(workload)
             self._put_back(structs.replace(workload, priority=self._parse_priority(priority, "--priority", text)))
         self._stopped = list(dict.fromkeys(map(self._find_workload, changes.stop)))
         self._moved = self._on_drained_nodes()
         for workload in self._stopped:
-            self._take_out(workload)
+            self._remove_workload(workload)
         for workload in self._moved:
             if workload not in self._stopped:
-                self._take_out(workload)
-                self._then.submit(without_quota(workload))
+                self._remove_workload(workload)
+                self._after.submit(without_quota(workload))
         for number, text in enumerate(changes.submit, start=1):
             self._add_submission(text, f"new-{number}")
         anyway, self._preempted_by = (
             {each.workload.key: each.preempted_by.key for each in cluster.admit(fleet.at) if each.preempted_by}
-            for cluster in (self._now, self._then)
+            for cluster in (self._before, self._after)
         )
-        self._again = {each.key for each in self._moved} | (self._preempted_by.keys() - anyway.keys())
+        self._requeued = {each.key for each in self._moved} | (self._preempted_by.keys() - anyway.keys())
         self._note_caveats(flavors)
 
     def result(self) -> WhatIf:
-        both = self._now, self._then
+        both = self._before, self._after
         free = [
             FreeQuota(
                 name,
@@ -173,21 +173,21 @@ class _TwoClusters:
                 *(max(0, each.snapshot.queues[name].available((flavor, GPU))) for each in both),
                 *(_free_on_machines(each, flavor) for each in both),
             )
-            for name, queue in self._then.snapshot.queues.items()
+            for name, queue in self._after.snapshot.queues.items()
             for group in queue.groups
             for flavor in group.flavors
         ]
         return WhatIf(tuple(self._iter_consequences()), tuple(free), tuple(self._notes), next_victims(self._fleet))
 
     def _iter_consequences(self) -> Iterator[Consequence]:
-        before, after = _running_workloads(self._now), _running_workloads(self._then)
+        before, after = _running_workloads(self._before), _running_workloads(self._after)
         for workload in self._stopped:
             yield self._make_consequence(workload, "stopped")
         for key, workload in after.items():
-            if key not in before or key in self._again:
+            if key not in before or key in self._requeued:
                 yield self._make_consequence(workload, "moves" if key in before else "starts")
         new = {each.key for each in self._new}
-        for queue in self._then.waiting.values():
+        for queue in self._after.waiting.values():
             for at, workload in enumerate(queue, start=1):
                 if workload.key in before or workload.key in new:
                     yield self._waiting_consequence(workload, at)
@@ -199,7 +199,7 @@ class _TwoClusters:
         by = self._preempted_by.get(workload.key)
         if by is not None:
             return self._make_consequence(workload, "preempted", by, position)
-        if workload.key in self._again:
+        if workload.key in self._requeued:
             return self._make_consequence(workload, "leaves", position=position)
         found = self._make_consequence(workload, "waits", position=position)
         most = self._max_gpus(workload.cluster_queue)
@@ -207,7 +207,7 @@ class _TwoClusters:
 
     def _max_gpus(self, name: str) -> int:
         """GPUs of all flavors that a queue could have, own and borrowed, if nothing ran."""
-        queue = self._then.snapshot.queues[name]
+        queue = self._after.snapshot.queues[name]
         flavors = [flavor for group in queue.groups for flavor in group.flavors]
         return sum(max(0, queue.potential_available((flavor, GPU))) for flavor in flavors)
 
@@ -232,10 +232,10 @@ class _TwoClusters:
         """The workload of a job in the copy with the changes."""
         for each in self._fleet.workloads.values():
             if each.namespace == self._namespace and job_name(each) == name:
-                for queue in self._then.snapshot.queues.values():
+                for queue in self._after.snapshot.queues.values():
                     if each.key in queue.workloads:
                         return queue.workloads[each.key]
-                for waiting in (each for queue in self._then.waiting.values() for each in queue):
+                for waiting in (each for queue in self._after.waiting.values() for each in queue):
                     if waiting.key == each.key:
                         return waiting
         if (found := find_job(self._fleet, self._namespace, name)).finished:
@@ -251,17 +251,17 @@ class _TwoClusters:
             raise _not_found_error(flag, text, "WorkloadPriorityClass", typed_text, self._classes)
         return self._classes[typed_text]
 
-    def _take_out(self, workload: SnapshotWorkload) -> None:
-        if self._then.is_running(workload):
-            self._then.end(workload)
-        elif workload in self._then.waiting[workload.cluster_queue]:
-            self._then.withdraw(workload)
+    def _remove_workload(self, workload: SnapshotWorkload) -> None:
+        if self._after.is_running(workload):
+            self._after.end(workload)
+        elif workload in self._after.waiting[workload.cluster_queue]:
+            self._after.withdraw(workload)
 
     def _put_back(self, workload: SnapshotWorkload) -> None:
         if workload.pod_sets[0].flavors:
-            self._then.snapshot.add_workload(workload)
+            self._after.snapshot.add_workload(workload)
         else:
-            self._then.submit(workload)
+            self._after.submit(workload)
 
     def _on_drained_nodes(self) -> list[SnapshotWorkload]:
         names = {node.name for node in self._drained.values()}
@@ -277,7 +277,7 @@ class _TwoClusters:
             self._notes.append(
                 f"{strangers} pods with GPUs on these nodes belong to no job in a queue: where they go is not known"
             )
-        held = [each for queue in self._then.snapshot.queues.values() for each in queue.workloads.values()]
+        held = [each for queue in self._after.snapshot.queues.values() for each in queue.workloads.values()]
         return [
             each
             for each in held
@@ -307,11 +307,11 @@ class _TwoClusters:
             self._closed.append(workload)
         else:
             self._new.append(workload)
-            self._then.submit(workload)
+            self._after.submit(workload)
 
     def _note_caveats(self, flavors: Iterable[str]) -> None:
         if self._drained:
-            plain = [name for name in flavors if name not in self._then.snapshot.trees]
+            plain = [name for name in flavors if name not in self._after.snapshot.trees]
             if plain:
                 self._notes.append(
                     f"flavor {', '.join(plain)} has no topology, so Kueue counts quota alone and not machines: whether "

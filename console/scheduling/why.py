@@ -174,7 +174,7 @@ def start_after(expected_start: ExpectedStart | None) -> tuple[str, ...]:
     if expected_start is None:
         return ()
     if expected_start.sooner or expected_start.at:
-        return expected_start.sooner or ((expected_start.after,) if expected_start.after else ())
+        return expected_start.sooner or ((expected_start.after_job,) if expected_start.after_job else ())
     return (expected_start.earliest_after,) if expected_start.earliest_after else ()
 
 

@@ -209,8 +209,8 @@ class _PodTrouble(Struct, frozen=True):
     """One kind of problem that keeps ranks from running; `_POD_TROUBLES` has the most telling first."""
 
     category: Category
-    of: Callable[[PodSlot, Fleet], str]  # its particulars in words, empty if the rank has no such trouble
-    many: str = ""  # what it is for several ranks; empty where the particulars are a sentence of their own
+    describe: Callable[[PodSlot, Fleet], str]  # its particulars in words, empty if the rank has no such trouble
+    plural_words: str = ""  # what it is for several ranks; empty where the particulars are a sentence of their own
 
 
 def _blocking_container(slot: PodSlot) -> Container | None:
@@ -281,7 +281,7 @@ def _pods_wait(jobset: JobSet, fleet: Fleet) -> Why:
     if absent and (refused := refused_pods(jobset, fleet)) is not None:
         return refused
     for trouble, some in (*((each, there) for each in _POD_TROUBLES), (_POD_ABSENT, absent)):
-        hit = [(rank, words) for rank in some if (words := trouble.of(rank, fleet))]
+        hit = [(rank, words) for rank in some if (words := trouble.describe(rank, fleet))]
         if hit:
             return _explain_trouble(jobset, trouble, hit, len(found))
     return Why("", Category.RUNNING)
@@ -293,7 +293,7 @@ def _explain_trouble(jobset: JobSet, reason: _PodTrouble, hit: Sequence[tuple[Po
     if jobset.restarts or category is Category.RESTARTING:
         category = Category.RESTARTING if category is Category.STARTING else category
         again = f"; restart {jobset.restarts} of {jobset.max_restarts}" if jobset.restarts else ""
-    verb = reason.many if len(hit) > 1 else reason.many.replace("are ", "is ").replace("their", "its")
+    verb = reason.plural_words if len(hit) > 1 else reason.plural_words.replace("are ", "is ").replace("their", "its")
     words = f"{len(hit)} of {_count_text(total, 'pod')} {verb}: {text}" if verb else text
     pod = rank.pod
     message = next((each.message for each in pod.containers if each.message), "") if pod else ""

@@ -236,7 +236,7 @@ class Command(NamedTuple, Generic[_OptionsT]):
     """The description in the command's help; if empty, its line in the list of commands."""
     epilog: str | Callable[[], str] = EXIT_CODES
 
-    def add(self, parser: argparse.ArgumentParser) -> None:
+    def configure_parser(self, parser: argparse.ArgumentParser) -> None:
         """Configure the parser for this command; line breaks in its texts are kept."""
         parser.usage = self.usage
         parser.description = self.description or parser.description

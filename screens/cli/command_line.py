@@ -192,7 +192,7 @@ class CommandParser:
     @cached_property
     def parser(self) -> CommandLineParser:
         made = CommandLineParser(**self._given)
-        command_of(self._command).add(made)
+        command_of(self._command).configure_parser(made)
         return made
 
     def parse_known_args(

@@ -93,7 +93,7 @@ async def run_in_many(session: Session, ranks: tuple[PodSlot, ...], options: Exe
         container=options.container,
         concurrency=options.at_once,
         limit=options.limit or 60.0,
-        on_output=lines.add if by_line else lambda *_: None,
+        on_output=lines.print_complete_lines if by_line else lambda *_: None,
         on_end=ended,
     )
     show_progress("")
@@ -123,16 +123,16 @@ def show_group(group: OutputGroup, *, bold: bool) -> None:
 class RankOutputPrinter:
     """Prints the output of many ranks by whole lines, each prefixed with its rank."""
 
-    def __init__(self, highest: int) -> None:
-        self._width = len(str(highest))
-        self._rests: dict[tuple[int, int], bytes] = {}
+    def __init__(self, highest_rank: int) -> None:
+        self._width = len(str(highest_rank))
+        self._incomplete_lines: dict[tuple[int, int], bytes] = {}
 
-    def add(self, rank: int, channel: int, data: bytes) -> None:
+    def print_complete_lines(self, rank: int, channel: int, data: bytes) -> None:
         """Print complete lines, and overlong incomplete ones; sanitized on a terminal."""
-        whole, newline, rest = (self._rests.pop((rank, channel), b"") + data).rpartition(b"\n")
+        whole, newline, rest = (self._incomplete_lines.pop((rank, channel), b"") + data).rpartition(b"\n")
         if len(rest) > MAX_HELD_BYTES:
             whole, newline, rest = whole + newline + rest, b"\n", b""
-        self._rests[rank, channel] = rest
+        self._incomplete_lines[rank, channel] = rest
         if not newline:
             return
         stream = sys.stdout if channel == 1 else sys.stderr
@@ -146,11 +146,11 @@ class RankOutputPrinter:
 
     def end(self, output: RankOutput) -> None:
         for channel in (1, 2):
-            if self._rests.get((output.rank, channel)):
-                self.add(output.rank, channel, b"\n")
+            if self._incomplete_lines.get((output.rank, channel)):
+                self.print_complete_lines(output.rank, channel, b"\n")
         if output.failure or output.code:
             words = output.failure or f"exit code {output.code}"
-            self.add(output.rank, 2, f"{words}\n".encode())
+            self.print_complete_lines(output.rank, 2, f"{words}\n".encode())
 
 
 def write_output(channel: int, data: bytes) -> None:
@@ -164,7 +164,7 @@ REPLACEMENT_TIMEOUT = 300.0
 """Seconds for which a replacing pod is waited for."""
 
 
-async def shell(options: ShellOptions) -> int:
+async def run_shell(options: ShellOptions) -> int:
     async with open_session(options, JOB_KINDS) as session:
         rank = find_pod_slot(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no shell can be opened in it")
@@ -324,7 +324,7 @@ COMMANDS: Commands = {
         f"working directory, and never runs twice in a pod; {EXIT_CODES}",
     ),
     "shell": Command(
-        shell, ShellOptions, description="A shell in a pod. What it prints passes as it is, control characters too."
+        run_shell, ShellOptions, description="A shell in a pod. What it prints passes as it is, control characters too."
     ),
     "facts": Command(run_facts, FactsOptions),
     "nccl-quick": Command(

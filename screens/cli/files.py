@@ -134,15 +134,15 @@ async def run_copy(session: Session, each: PlannedCopy, job: str, options: CpOpt
     return await copy(each.source, each.target, progress=progress)
 
 
-def print_outcome(outcome: CopyReport | ConsoleError, before: str) -> None:
+def print_outcome(outcome: CopyReport | ConsoleError, prefix: str) -> None:
     if isinstance(outcome, ConsoleError):
         warn(str(outcome))
         return
-    print_line(before + report_summary(outcome))
+    print_line(prefix + report_summary(outcome))
     for problem in outcome.problems:
-        warn(f"{before}{problem.path}: {problem.why}" if problem.path else f"{before}{problem.why}")
+        warn(f"{prefix}{problem.path}: {problem.why}" if problem.path else f"{prefix}{problem.why}")
     if outcome.note:
-        warn(before + outcome.note)
+        warn(prefix + outcome.note)
 
 
 def report_summary(report: CopyReport) -> str:
@@ -157,7 +157,7 @@ def report_summary(report: CopyReport) -> str:
 
 
 @contextmanager
-def progress_bars(number: int, *, is_shown: bool) -> Iterator[Callable[[str], Listener]]:
+def progress_bars(bar_count: int, *, is_shown: bool) -> Iterator[Callable[[str], Listener]]:
     """Progress bars of copies on a terminal; the yielded function returns a listener for a name."""
     if not is_shown:
         yield lambda _: lambda _: None
@@ -176,7 +176,7 @@ def progress_bars(number: int, *, is_shown: bool) -> Iterator[Callable[[str], Li
     with Progress(*columns, console=Console(file=raw_stream(sys.stderr)), transient=True) as progress:
 
         def begin(name: str) -> Listener:
-            task = progress.add_task(one_line(name) if number > 1 else "", total=None, now="")
+            task = progress.add_task(one_line(name) if bar_count > 1 else "", total=None, now="")
 
             def listen(far: CopyProgress) -> None:
                 files = f"{far.done_files}/{far.all_files} " if far.all_files > 1 else ""

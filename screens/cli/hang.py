@@ -47,7 +47,7 @@ async def run_hang(options: HangOptions) -> int:
     await _check_files(options)
     async with open_session(options, (*JOB_KINDS, *BUNDLE_KINDS) if options.bundle else JOB_KINDS) as session:
         wanted = not (options.facts_of or options.record)
-        doubt = await _why_not_own(session, options.job)
+        doubt = await _reason_to_ask(session, options.job)
         # What is asked of one process needs no dump of all ranks.
         agreed = bool(wanted or options.bundle) and await _may_dump(doubt, options)
         if options.install:
@@ -93,7 +93,7 @@ async def _write_bundle(session: Session, report: HangReport | SlowReport, file:
     warn(f"{file}: {size:,} bytes, secrets redacted.")
 
 
-async def _why_not_own(session: Session, job: str) -> str:
+async def _reason_to_ask(session: Session, job: str) -> str:
     """The reason to ask first (another's job, or one that runs well), or "". Raises NotFound if no pod runs."""
     await session.wait_until_listed(*JOB_KINDS)
     jobset = find_job(session.fleet, session.namespace, job)
@@ -103,15 +103,15 @@ async def _why_not_own(session: Session, job: str) -> str:
     return "" if proof.may_look else proof.why_not(jobset.owner)
 
 
-async def _may_dump(doubt: str, options: HangOptions | SlowOptions) -> bool:
+async def _may_dump(reason_to_ask: str, options: HangOptions | SlowOptions) -> bool:
     """Whether flight recorders may be dumped: of the person's own job, else with --yes or after a question."""
-    if not doubt or options.yes:
+    if not reason_to_ask or options.yes:
         warn(DUMPS_HALT)
         return True
     if not is_interactive():
-        warn(f"The flight recorders of {options.job} are not asked without --yes: {doubt}.")
+        warn(f"The flight recorders of {options.job} are not asked without --yes: {reason_to_ask}.")
         return False
-    return await confirm([f"{doubt}.", DUMPS_HALT], f"Ask the flight recorders of {options.job}?")
+    return await confirm([f"{reason_to_ask}.", DUMPS_HALT], f"Ask the flight recorders of {options.job}?")
 
 
 async def _install_pyspy(session: Session, options: HangOptions, *, reads_recorder: bool) -> None:
@@ -158,12 +158,12 @@ async def run_slow(options: SlowOptions) -> int:
         job = find_job(session.fleet, session.namespace, options.job)
         if options.its_pace:
             return await _accept_pace(session, job, as_json=options.json)
-        recorder = options.recorder and await _may_dump(await _why_not_own(session, options.job), options)
+        recorder = options.recorder and await _may_dump(await _reason_to_ask(session, options.job), options)
         with ExitStack() as ended:
             ended.callback(show_progress, "")
             show_progress("Reading in the log how long a step takes…")
             seconds = options.seconds or seconds_to_ask(await _step_time(session, options.job))
-            ended.callback(asyncio.create_task(_count_down(seconds), name="slow:progress").cancel)
+            ended.callback(asyncio.create_task(_show_countdown(seconds), name="slow:progress").cancel)
             report = await session.inspector.find_slow_ranks(
                 session.namespace,
                 options.job,
@@ -177,23 +177,23 @@ async def run_slow(options: SlowOptions) -> int:
     return int(bool(report.slow) or not report.has_verdict)
 
 
-async def _accept_pace(session: Session, job: JobSet, *, as_json: bool) -> int:
+async def _accept_pace(session: Session, jobset: JobSet, *, as_json: bool) -> int:
     """Accept the current step time of a job as normal, which ends its "slower" alarm; 1 if it has no such alarm."""
     from screens.columns.jobs import JobLine
     from screens.columns.live_jobs import with_diagnoses
 
     await read_diagnoses(session)
-    progress = (await read_progress_of_jobs(session, [job])).get(job.uid)
-    found = with_diagnoses(session, JobLine(job, session.fleet, progress)).job_progress
+    progress = (await read_progress_of_jobs(session, [jobset])).get(jobset.uid)
+    found = with_diagnoses(session, JobLine(jobset, session.fleet, progress)).job_progress
     words = found.slower if found is not None else ""
     if found is not None and words:
-        await session.diagnoses.accept_pace(job.uid, words, found.slower_since)
-    sentence = f"That is its pace now: {words}." if words else f"By its log the steps of {job.name} are not slower."
-    print_result(as_json, {"job": job.name, "slower": words}, sentence)
+        await session.diagnoses.accept_pace(jobset.uid, words, found.slower_since)
+    sentence = f"That is its pace now: {words}." if words else f"By its log the steps of {jobset.name} are not slower."
+    print_result(as_json, {"job": jobset.name, "slower": words}, sentence)
     return int(not words)
 
 
-async def _count_down(seconds: float) -> None:
+async def _show_countdown(seconds: float) -> None:
     for left in range(ceil(seconds), 0, -1):
         show_progress(f"Asking NCCL for which rank the others wait: {left} s more…")
         await asyncio.sleep(1)

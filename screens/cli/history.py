@@ -97,7 +97,7 @@ async def open_history(
             history = session.launch.runs.history
             healths: Mapping[int, JobHealth] = {}
             if await session.launch.runs.has_open_runs():
-                healths = await complete(session, read_logs=read_logs)
+                healths = await update_open_runs(session, read_logs=read_logs)
             yield history, session.watch.me, healths
     except BadKubeconfig:
         if options.kubeconfig or options.context:
@@ -110,7 +110,7 @@ async def open_history(
         yield RunHistory(default_path()), me, {}
 
 
-async def complete(session: Session, *, read_logs: bool = False) -> Mapping[int, JobHealth]:
+async def update_open_runs(session: Session, *, read_logs: bool = False) -> Mapping[int, JobHealth]:
     """Update the records of open runs; returns the health of running jobs by run number. Warns if that fails."""
     healths: dict[int, JobHealth] = {}
     try:
@@ -276,12 +276,12 @@ def ledger_json(ledger: Ledger) -> dict[str, Any]:
     return {"gpus": ledger.gpus, "allocated_gpu_seconds": ledger.allocated / 1000, "gpu_seconds": boxes}
 
 
-def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], run_count: int, me: str) -> None:
+def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], run_count: int, own_name: str) -> None:
     total = sum_ledgers(ledgers.values())
     used = [box for box in LedgerBox if total.boxes.get(box)]
     cells = [
         [
-            OWN_NAME if me and name == me else name,
+            OWN_NAME if own_name and name == own_name else name,
             str(len(rows[name]) if name in rows else run_count),
             hours_words(cost.allocated),
             *(hours_words(cost.boxes.get(box, 0)) if box is LedgerBox.QUEUED else shares.get(box, "─") for box in used),

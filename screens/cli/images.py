@@ -126,12 +126,12 @@ async def run_build(options: BuildOptions) -> int:
         return print_result(options.json, build_json(begun), line)
 
 
-async def _follow_build(images: GoogleImages, begun: Build, options: BuildOptions) -> int:
-    async with aclosing(images.follow_log(begun.id, project=begun.project, location=begun.location)) as lines:
+async def _follow_build(images: GoogleImages, build: Build, options: BuildOptions) -> int:
+    async with aclosing(images.follow_log(build.id, project=build.project, location=build.location)) as lines:
         async for line in lines:
             if not options.json:
                 print_line(one_line(line.text))
-    ended = await images.read_build(begun.id, begun.project, begun.location)
+    ended = await images.read_build(build.id, build.project, build.location)
     if options.json:
         print_json(build_json(ended))
     elif ended.succeeded:

@@ -71,13 +71,13 @@ def chosen_ranks(fleet: Fleet, namespace: str, job: str, text: str) -> tuple[Pod
     return tuple(each for each in every if wanted is None or each.number in wanted)
 
 
-def container_of(pod: Pod, wanted: str) -> str:
+def container_of(pod: Pod, container_name: str) -> str:
     """The requested container; without one the main container, and a warning that names the other running ones."""
     running = [each.name for each in pod.containers if each.state == "running"]
-    if wanted:
-        if wanted not in [each.name for each in pod.containers]:
-            raise NotThere(f"Pod {pod.name} has no container {wanted}.", f"It has {', '.join(running)}.")
-        return wanted
+    if container_name:
+        if container_name not in [each.name for each in pod.containers]:
+            raise NotThere(f"Pod {pod.name} has no container {container_name}.", f"It has {', '.join(running)}.")
+        return container_name
     main = pod.main.name if pod.main else ""
     others = [name for name in running if name != main]
     if others:
@@ -125,13 +125,13 @@ async def print_alarms(session: Session, name: str, monitor: JobMonitor) -> None
 
     printed = 0
     while True:
-        over = monitor.trouble is not None or monitor.complete
+        over = monitor.error is not None or monitor.is_complete
         for alarm in monitor.watch.alarms[printed:]:
             if alarm.kind is not AlarmKind.FAILED:
                 warn(f"{name}: {ALARM_GLYPH} {alarm.kind.label}: {format_alarm(alarm, session.watch)}")
         printed = len(monitor.watch.alarms)
         if over:
-            if monitor.trouble is not None:
-                warn(f"{name} is not watched for alarms: {monitor.trouble}")
+            if monitor.error is not None:
+                warn(f"{name} is not watched for alarms: {monitor.error}")
             return
         await asyncio.sleep(ALARM_POLL_SECONDS)

@@ -100,10 +100,10 @@ async def run_launch(options: LaunchOptions) -> int:
             session.watch.connection_for_change(f"launch {options.name or options.recipe or options.like or 'a job'}")
         profile = options.profile or ("" if options.no_profile else None)
         plan = await make_plan(session, options, like_run=options.like, profile=profile)
-        plan = await with_whole_node_names(session, plan)
+        plan = await with_full_node_names(session, plan)
         if problems := session.launch.catalogue.plan_problems(plan):
             raise BadInput(" ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
-        plan = await session.launch.with_flex_start(await with_queue(session, plan, looks=looks))
+        plan = await session.launch.with_flex_start(await with_queue(session, plan, is_preview=looks))
         await session.launch.read_saves(plan.recipe)
         for note in session.launch.notes(plan):
             warn(note)
@@ -208,7 +208,7 @@ async def make_plan(
     return LaunchPlan(recipe=recipe.id, name=name, namespace=session.namespace, values=values)
 
 
-async def with_whole_node_names(session: Session, plan: LaunchPlan) -> LaunchPlan:
+async def with_full_node_names(session: Session, plan: LaunchPlan) -> LaunchPlan:
     """The plan with the full names of nodes that were given by the short names on screens."""
     given = {path: get_path(plan.values, path) for path in NODE_FIELDS}
     named = {path: found for path, found in given.items() if isinstance(found, list) and found}
@@ -228,7 +228,7 @@ async def with_whole_node_names(session: Session, plan: LaunchPlan) -> LaunchPla
     return replace(plan, values=values)
 
 
-async def with_queue(session: Session, plan: LaunchPlan, *, looks: bool = False) -> LaunchPlan:
+async def with_queue(session: Session, plan: LaunchPlan, *, is_preview: bool = False) -> LaunchPlan:
     """The plan with a LocalQueue: the named one, else a recommended one, which is printed. An error without any."""
     await read_priorities(session)
     ask = session.launch.demand(plan)
@@ -244,7 +244,7 @@ async def with_queue(session: Session, plan: LaunchPlan, *, looks: bool = False)
         return replace(plan, values={**plan.values, "queue": choice.queue})
     if choice.why_unknown:
         named = f"No queue was named (--queue NAME, or {NO_QUEUE} to bypass Kueue)"
-        if not looks:
+        if not is_preview:
             require_listed(fleet, "localqueues", f"{named}, and which ones {plan.namespace} has")
             raise Unreachable(f"{named}: {choice.why_unknown}.")
         warn(f"{named}: {choice.why_unknown}.")
@@ -274,7 +274,7 @@ async def read_text(path: str) -> str:
         raise BadInput(f"{path} cannot be read: {why}.", "a4 values RECIPE writes one.") from error
 
 
-def merge_drafts(session: Session, laid: dict[str, Value], drafts: Sequence[tuple[str, Draft]]) -> dict[str, Value]:
+def merge_drafts(session: Session, values: dict[str, Value], drafts: Sequence[tuple[str, Draft]]) -> dict[str, Value]:
     """Merge values files in their order. Raises BadInput, which names file, line and problem."""
     for path, draft in drafts:
         file = "standard input" if path == "-" else path
@@ -285,8 +285,8 @@ def merge_drafts(session: Session, laid: dict[str, Value], drafts: Sequence[tupl
             warn(f"{file}: {note.message}")
         if draft.namespace and draft.namespace != session.namespace:
             warn(f"{file}: its namespace {draft.namespace} was not taken; -n {draft.namespace} chooses it.")
-        laid = session.launch.plan_texts.overlay_draft(laid, draft)
-    return laid
+        values = session.launch.plan_texts.overlay_draft(values, draft)
+    return values
 
 
 async def print_dry_run(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:

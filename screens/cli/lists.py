@@ -100,7 +100,7 @@ async def show_list(options: ListOptions) -> int:
 
 
 def _kinds_of(layout: ListLayout[Any], starts: bool) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((layout.kind, *layout.uses, *(layout_of("workloads").uses if starts else ()))))
+    return tuple(dict.fromkeys((layout.main_kind, *layout.uses, *(layout_of("workloads").uses if starts else ()))))
 
 
 async def _read_rows(session: Session, fleet: Fleet, layout: ListLayout[Any], options: ListOptions) -> list[Any]:
@@ -124,7 +124,7 @@ async def _read_rows(session: Session, fleet: Fleet, layout: ListLayout[Any], op
         rows = sorted((with_diagnoses(session, row) for row in rows), key=lambda line: line.sort_key)
         some = bool(rows) or any(namespace in {None, where} for where, _ in fleet.jobsets)
     else:
-        rows = list(layout.of(fleet, namespace, session.watch.format_owner))
+        rows = list(layout.make_rows(fleet, namespace, session.watch.format_owner))
         some = bool(rows)
         if options.command == "queues" and options.json and any(each.is_waiting for each in fleet.workloads.values()):
             rows = await _queue_rows(session, fleet)
@@ -219,13 +219,13 @@ async def read_progress_of_jobs(session: Session, jobs: Iterable[JobSet]) -> Map
 
 def raise_unreadable(layout: ListLayout[Any], fleet: Fleet) -> None:
     """Raise an error if the list's main kind could not be read, as an empty list would be wrong."""
-    link = fleet.links.get(layout.kind)
+    link = fleet.links.get(layout.main_kind)
     if link is None or link.state in {WatchState.LIVE, WatchState.LISTING}:
         return
     kind: type[ConsoleError] = {WatchState.FORBIDDEN: NotAllowed, WatchState.ABSENT: NotFound}.get(
         link.state, ConsoleError
     )
-    raise kind(f"{layout.kind}: {link.why}", link.hint)
+    raise kind(f"{layout.main_kind}: {link.why}", link.hint)
 
 
 def unread_kinds(kinds: tuple[str, ...], fleet: Fleet) -> dict[str, str]:

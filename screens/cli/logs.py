@@ -103,16 +103,16 @@ def _next_batch(lines: AsyncGenerator[list[PodLine], None]) -> asyncio.Future[li
     return asyncio.ensure_future(anext(lines, None))
 
 
-async def _more_is_there(coming: asyncio.Future[list[PodLine] | None], log: JobLog, until: float | None) -> bool:
+async def _more_is_there(next_batch: asyncio.Future[list[PodLine] | None], log: JobLog, until: float | None) -> bool:
     """Whether a further batch came before `until` (monotonic clock) and before a pause; True if `until` is None."""
     if until is None:
-        await asyncio.wait({coming})
+        await asyncio.wait({next_batch})
         return True
     while (left := until - time.monotonic()) > 0:
         connected = not log.coverage.waiting and not log.coverage.reconnecting
-        await asyncio.wait({coming}, timeout=min(left, _PAUSE_SECONDS))
-        if coming.done() or connected:
-            return coming.done()
+        await asyncio.wait({next_batch}, timeout=min(left, _PAUSE_SECONDS))
+        if next_batch.done() or connected:
+            return next_batch.done()
     return False
 
 
@@ -125,11 +125,11 @@ class LinePrinter:
 
     def __init__(self, log: JobLog | PreviousLogs, options: LogsOptions) -> None:
         self._log, self._options = log, options
-        self._line: Callable[[PodLine], str] = self._format_json if options.json else self._format_line
+        self._format: Callable[[PodLine], str] = self._format_json if options.json else self._format_line
 
-    def take(self, lines: list[PodLine]) -> None:
+    def add_lines(self, lines: list[PodLine]) -> None:
         if lines:
-            sys.stdout.write("".join(map(self._line, lines)))
+            sys.stdout.write("".join(map(self._format, lines)))
             sys.stdout.flush()
 
     def release(self, new_lines: list[PodLine]) -> None:
@@ -153,25 +153,25 @@ class CommonLinePrinter:
         from console.logs.merged_text import CommonLineFinder
 
         self._log, self._options = log, options
-        self._consensus = CommonLineFinder()
+        self._finder = CommonLineFinder()
         self._held: list[tuple[float, CommonLine]] = []
-        self._taken = 0
-        self._began = SERVER_CLOCK.now()
+        self._lines_held_so_far = 0
+        self._began_at = SERVER_CLOCK.now()
         self._caught_up_at = time.monotonic() + CATCH_UP_SECONDS
-        self._any = self._caught_up = False
+        self._has_lines = self._caught_up = False
 
-    def take(self, lines: list[PodLine]) -> None:
-        self._consensus.add(lines)
+    def add_lines(self, lines: list[PodLine]) -> None:
+        self._finder.add(lines)
         now = time.monotonic()
-        self._held += [(now, line) for line in self._consensus.lines[self._taken :]]
-        self._taken = len(self._consensus.lines)
+        self._held += [(now, line) for line in self._finder.lines[self._lines_held_so_far :]]
+        self._lines_held_so_far = len(self._finder.lines)
 
     def release(self, new_lines: list[PodLine]) -> None:
         """Print lines that are complete; `new_lines` are all lines just received, empty in a pause."""
         if not self._options.follow:
             return
-        self._any = self._any or bool(new_lines)
-        if self._any and not self._caught_up and self._is_caught_up(new_lines):
+        self._has_lines = self._has_lines or bool(new_lines)
+        if self._has_lines and not self._caught_up and self._is_caught_up(new_lines):
             self._caught_up = True
             # Date the earlier lines by their timestamps instead of their arrival.
             ago = SERVER_CLOCK.now() - time.monotonic()
@@ -181,16 +181,16 @@ class CommonLinePrinter:
     def _is_caught_up(self, new_lines: list[PodLine]) -> bool:
         """Whether all old lines have come; until then ranks are at different times."""
         if time.monotonic() > self._caught_up_at:
-            return all(line.time >= self._began for line in new_lines)
+            return all(line.time >= self._began_at for line in new_lines)
         return not new_lines and not self._log.coverage.waiting and not self._log.coverage.reconnecting
 
     def end(self) -> None:
         self._print_before(float("inf"))
 
-    def _print_before(self, before: float) -> None:
+    def _print_before(self, deadline: float) -> None:
         of, gaps, at = self._log.ranks, self._log.gaps, 0
         for began, line in self._held:
-            if began > before and len(line.ranks) < of:
+            if began > deadline and len(line.ranks) < of:
                 break
             at += 1
             text = f"[{line.ranks_text(of, gaps)}] {line.text}"
@@ -209,15 +209,15 @@ LINES_PER_BATCH = 10_000
 """Lines that are printed at a time."""
 
 
-async def print_previous(session: Session, options: LogsOptions, picks: Callable[[PodLine], bool]) -> int:
+async def print_previous(session: Session, options: LogsOptions, selects_line: Callable[[PodLine], bool]) -> int:
     """Print the previous logs, and which ranks have none. Raises NotFound if no rank has one."""
     wanted = None if options.all else {options.rank or 0}
     runs = await session.logs.read_previous(session.namespace, options.job, wanted, tail=options.tail)
     if not options.all and not 0 <= (options.rank or 0) < runs.ranks:
         there = f"Its pods are 0 to {runs.ranks - 1}." if runs.ranks else ""
         raise NotThere(f"{options.job} has no pod {options.rank}.", there)
-    if len(runs.without) == runs.asked:
-        reasons = "; ".join(dict.fromkeys(why for _, why in runs.without)) or "it has no pods"
+    if len(runs.missing) == runs.requested_ranks:
+        reasons = "; ".join(dict.fromkeys(why for _, why in runs.missing)) or "it has no pods"
         who = f"No pod of {options.job} has a" if options.all else f"Pod {options.rank or 0} of {options.job} has no"
         now = f"a4 logs {options.job} {'--all' if options.all else options.rank or 0}"
         raise NotFound(f"{who} previous run: {reasons}.", f"Its last run: {now}")
@@ -226,7 +226,7 @@ async def print_previous(session: Session, options: LogsOptions, picks: Callable
     printer = (CommonLinePrinter if options.consensus else LinePrinter)(runs, options)
     every = runs.lines
     while lines := list(islice(every, LINES_PER_BATCH)):
-        printer.take([line for line in lines if picks(line)])
+        printer.add_lines([line for line in lines if selects_line(line)])
     printer.end()
     _print_covered_ranks(runs, options)
     return 0
@@ -240,7 +240,7 @@ def _print_covered_ranks(previous_logs: PreviousLogs, options: LogsOptions) -> N
     elif options.all:
         warn(words)
     reasons: dict[str, list[int]] = {}
-    for rank, why in previous_logs.without:
+    for rank, why in previous_logs.missing:
         reasons.setdefault(why, []).append(rank)
     for why, numbers in reasons.items():
         warn(f"{format_pods(*numbers)}: {why}")
@@ -404,7 +404,7 @@ def parse_moment(text: str) -> float:
         raise BadInput(f"--since {text} is not a valid time.", "Examples: 90s, 5m, 2h, 2026-11-21T12:00:00Z.") from None
 
 
-async def print_all(log: JobLog, options: LogsOptions, picks: LineSelection) -> None:
+async def print_all(log: JobLog, options: LogsOptions, selection: LineSelection) -> None:
     """Print every selected line, and at the end how many ranks were covered."""
     wanted = None if options.all else {options.rank or 0}
     printer = (CommonLinePrinter if options.consensus else LinePrinter)(log, options)
@@ -413,9 +413,9 @@ async def print_all(log: JobLog, options: LogsOptions, picks: LineSelection) -> 
         async with aclosing(with_pauses(tail) if options.consensus and options.follow else tail) as batches:
             trouble = ""
             async for batch in batches:
-                if options.follow and not trouble and (trouble := log.kept.trouble):
+                if options.follow and not trouble and (trouble := log.folder.problem):
                     warn(f"{trouble}.")
-                printer.take([line for line in batch if picks(line)] if picks.needed else batch)
+                printer.add_lines([line for line in batch if selection(line)] if selection.needed else batch)
                 printer.release(batch)
     printer.end()
     coverage = log.coverage

@@ -184,9 +184,9 @@ async def _print_tests(
 
 
 def _test_json(
-    test: MeasuredTest, tests: Sequence[MeasuredTest], other: MeasuredTest | None, line: float
+    test: MeasuredTest, tests: Sequence[MeasuredTest], compared_test: MeasuredTest | None, pass_line: float
 ) -> dict[str, object]:
-    verdict, own = judge_test(test.test, line, test.accelerator), usual_bandwidth(comparable_tests(tests, test))
+    verdict, own = judge_test(test.test, pass_line, test.accelerator), usual_bandwidth(comparable_tests(tests, test))
     found: dict[str, object] = nccl_test_json(test.test) | {
         "attempt": test.attempt,
         "rank": test.rank,
@@ -197,13 +197,13 @@ def _test_json(
         "why": verdict.why,
         "usual": {str(size): middle for size, (_, middle, _) in own.sizes.items()} if own else None,
     }
-    if other is not None:
+    if compared_test is not None:
         found["compared"] = {
-            "job": other.job,
-            "faster": mean_speedup(other.test, test.test),
+            "job": compared_test.job,
+            "faster": mean_speedup(compared_test.test, test.test),
             "sizes": [
                 {"size": size.size, "before": size.before, "after": size.after, "share": size.share}
-                for size in compare_sizes(other.test, test.test)
+                for size in compare_sizes(compared_test.test, test.test)
             ],
         }
     return found
@@ -256,13 +256,13 @@ def _format_size_range(test: NcclTest) -> str:
     return f"{wording.size(min(sizes))} to {wording.size(max(sizes))}" if sizes else "no row was read"
 
 
-def _verdict_words(test: NcclTest, line: float, accelerator: str) -> str:
-    verdict = judge_test(test, line, accelerator)
+def _verdict_words(test: NcclTest, pass_line: float, accelerator: str) -> str:
+    verdict = judge_test(test, pass_line, accelerator)
     average = f"average {test.avg_busbw:,.1f} GB/s: " if test.avg_busbw is not None else ""
     return f"{average}{verdict.passing}{f', {verdict.why}' if verdict.why else ''}"
 
 
-def _print_summary(tests: Sequence[MeasuredTest], line: float) -> None:
+def _print_summary(tests: Sequence[MeasuredTest], pass_line: float) -> None:
     print_line(f"{len(tests)} tests:")
     rows = [
         [
@@ -272,7 +272,7 @@ def _print_summary(tests: Sequence[MeasuredTest], line: float) -> None:
             str(each.rank),
             _format_size_range(each.test),
             f"{each.test.peak_busbw:,.1f}" if each.test.peak_busbw is not None else "-",
-            _verdict_words(each.test, line, each.accelerator),
+            _verdict_words(each.test, pass_line, each.accelerator),
         ]
         for number, each in enumerate(tests, start=1)
     ]

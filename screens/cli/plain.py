@@ -27,7 +27,7 @@ from screens.wording import Cell
 if TYPE_CHECKING:
     from console.session import Session
 
-PLAIN_KINDS = tuple(dict.fromkeys(kind for each in (JOBS, QUEUES, POOLS) for kind in (each.kind, *each.uses)))
+PLAIN_KINDS = tuple(dict.fromkeys(kind for each in (JOBS, QUEUES, POOLS) for kind in (each.main_kind, *each.uses)))
 CHANGE_POLL_SECONDS = 1.0  # seconds between two looks for changes
 PROGRESS_POLL_SECONDS = 2.0  # seconds between two looks for jobs whose log may be looked at again
 MAX_LINES_PER_KIND = 20  # lines of one kind of thing at once: of a large cluster the others are counted
@@ -38,7 +38,7 @@ _AGE = re.compile(r"[\d.,]+ (?:s|min|h|d)\b")
 
 class PlainLine(NamedTuple):
     text: str
-    compared: object
+    compared_values: object
     """The values whose change prints the line again; ages and figures of single steps are not among them."""
 
 
@@ -86,7 +86,7 @@ def _pool_line(pool: Pool, now: float) -> PlainLine:
     return PlainLine(f"{pool.name}: {nodes} ready{gpus}{more}", (nodes, _without_age(state)))
 
 
-def _iter_lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[str, str], PlainLine]]:
+def _iter_lines(session: Session, fleet: Fleet, only_namespace: str) -> Iterator[tuple[tuple[str, str], PlainLine]]:
     now = SERVER_CLOCK.now()
     fresh = [run.text for run in freshness_spans(tuple(fleet.links.values()), now)][1:]
     state = fresh[0] if fresh[0] == "live" else "".join(fresh)
@@ -99,7 +99,7 @@ def _iter_lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tup
         yield ("node", node.name), PlainLine(text, "" if words == "ready" else _without_age(words))
     for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name):
         yield ("queue", queue.name), _queue_line(queue_line(queue, fleet))
-    jobsets = (each for each in fleet.jobsets.values() if only in {"", each.namespace})
+    jobsets = (each for each in fleet.jobsets.values() if only_namespace in {"", each.namespace})
     for line in sorted((live_line(session, each, fleet) for each in jobsets), key=lambda each: each.sort_key):
         yield ("job", "/".join(line.jobset.key)), _job_line(line, session.namespace)
     for alarm in reversed(session.alarms.latest_alarms):
@@ -114,7 +114,7 @@ def _print_changes(lines: _Lines, before: _Lines) -> None:
     new = [
         (kind, line.text)
         for (kind, name), line in lines.items()
-        if line.compared != before.get((kind, name), nothing).compared
+        if line.compared_values != before.get((kind, name), nothing).compared_values
     ]
     gone = [(kind, line.text) for (kind, name), line in before.items() if (kind, name) not in lines and kind != "alarm"]
     new += [(kind, f"{text.partition(':')[0]}: gone") for kind, text in gone]

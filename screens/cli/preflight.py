@@ -27,7 +27,7 @@ async def run_preflight(options: PreflightOptions) -> int:
         if plan is not None and (problems := session.launch.catalogue.plan_problems(plan)):
             raise BadInput("; ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
         if plan is not None:
-            plan = await session.launch.with_flex_start(await with_queue(session, plan, looks=True))
+            plan = await session.launch.with_flex_start(await with_queue(session, plan, is_preview=True))
         if options.fix:
             # Check one requirement, fix it after confirmation, and check again.
             check = (await _run_checks(session, plan, options, (options.fix,)))[0]

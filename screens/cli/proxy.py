@@ -94,7 +94,7 @@ def parse_arguments(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, st
     return words, given
 
 
-async def relay_to_rank(arguments: Sequence[str], given: dict[str, str]) -> None:
+async def relay_to_rank(arguments: Sequence[str], options: dict[str, str]) -> None:
     """Connect standard input and output to the rank's sshd; `given` are the options."""
     from console.attach.tunnel.local_forward import POD_TIMEOUT, PortForwarder
     from console.attach.tunnel.relay import load_login, relay_stdio
@@ -102,14 +102,14 @@ async def relay_to_rank(arguments: Sequence[str], given: dict[str, str]) -> None
 
     if not 1 <= len(arguments) <= 2:
         raise BadInput("Name a job and a pod.", _USAGE)
-    port = PortPair.parse(given.get("port", str(SSH_PORT))).remote
-    limit = _parse_seconds(given["wait"]) if "wait" in given else POD_TIMEOUT
-    kubeconfig = Path(given["kubeconfig"]) if given.get("kubeconfig") else None
-    who = load_login(kubeconfig, given.get("context", ""))
-    address = PodAddress.parse(given.get("namespace") or who.target.namespace, *arguments)
+    port = PortPair.parse(options.get("port", str(SSH_PORT))).remote
+    limit = _parse_seconds(options["wait"]) if "wait" in options else POD_TIMEOUT
+    kubeconfig = Path(options["kubeconfig"]) if options.get("kubeconfig") else None
+    who = load_login(kubeconfig, options.get("context", ""))
+    address = PodAddress.parse(options.get("namespace") or who.target.namespace, *arguments)
     gc.enable()  # from here on the process may live for days
     pipe, pod = await PortForwarder(who).open_pipe(address, port, limit_seconds=limit, report=warn)
-    if name := given.get("entry"):
+    if name := options.get("entry"):
         from console.attach.ssh.proxy_connection import ensure_current_pod
 
         await ensure_current_pod(who, name, pod)

@@ -53,7 +53,7 @@ async def run_ssh(options: SshOptions) -> int:
     if len(jobs) > 2:
         raise BadInput("Name one job and one pod.", "a4 ssh JOB [POD] [-- COMMAND]")
     async with open_session(options, JOB_KINDS) as session:
-        host = await set_up(session, options, jobs[0], jobs[1] if len(jobs) > 1 else "")
+        host = await set_up_ssh(session, options, jobs[0], jobs[1] if len(jobs) > 1 else "")
         if options.json and not options.argv:
             print_json(host)
             return 0
@@ -84,7 +84,7 @@ async def write_hosts(options: SshOptions) -> int:
         hosts, failed = [], None
         for job in options.jobs or sorted(running):
             try:
-                hosts.append(await set_up(session, options, job, ""))
+                hosts.append(await set_up_ssh(session, options, job, ""))
             except ConsoleError as error:
                 warn(f"{job}: {error}")
                 failed = error
@@ -93,7 +93,7 @@ async def write_hosts(options: SshOptions) -> int:
     return failed.exit_code if failed else 0
 
 
-async def set_up(session: Session, options: SshOptions | CodeOptions, job: str, rank: str) -> SshHost:
+async def set_up_ssh(session: Session, options: SshOptions | CodeOptions, job: str, rank: str) -> SshHost:
     """Set up SSH to a rank, with confirmation if needed; reports on standard error."""
     fleet = await session.wait_until_listed(*JOB_KINDS)
     find_job(fleet, session.namespace, job)
@@ -129,7 +129,7 @@ async def set_up(session: Session, options: SshOptions | CodeOptions, job: str, 
 async def run_code(options: CodeOptions) -> int:
     """Open a rank in a local editor; without one, print its link and manual steps."""
     async with open_session(options, JOB_KINDS) as session:
-        host = await set_up(session, options, options.job, options.rank_text)
+        host = await set_up_ssh(session, options, options.job, options.rank_text)
         attach = session.attach
         folder = options.at or ""
         if options.editor:

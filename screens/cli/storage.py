@@ -98,7 +98,7 @@ async def run_store_logs(options: StoreLogsOptions) -> int:
     return print_result(options.json, report, *objects)
 
 
-async def instances(options: InstanceOptions) -> int:
+async def run_instances(options: InstanceOptions) -> int:
     """Print Lustre or Filestore instances, or the values that mount one."""
     async with google_of(options) as google:
         project, region = project_of(options.projects), await google.storage.cluster_region()
@@ -127,10 +127,10 @@ def _print_values(instances: Sequence[LustreInstance] | Sequence[FilestoreInstan
     return print_result(options.json, values, yaml.safe_dump(values, sort_keys=False).rstrip())
 
 
-def _keys(own: str) -> str:
+def _keys(own_keys: str) -> str:
     """Help on the JSON of `a4 lustre` and `a4 filestore`; `own` describes the keys that only the command has."""
     return (
-        f"JSON: kind, items with project, location, name, state, gib, network, {own}, why, values (those that "
+        f"JSON: kind, items with project, location, name, state, gib, network, {own_keys}, why, values (those that "
         "mount it); with NAME the values alone."
     )
 
@@ -143,7 +143,7 @@ async def run_checkpoints(options: CheckpointsOptions) -> int:
                 await survey_bucket(google.storage, parse_gcs_address(options.place), now), options, now
             )
     async with open_session(options, (*JOB_KINDS, "nodes")) as session:
-        place = parse_remote_path(options.place) or await _place_by_log(session, options.place)
+        place = parse_remote_path(options.place) or await _checkpoint_folder_by_log(session, options.place)
         folder = place.path
         if place.path.startswith("gs:"):
             found = await survey_bucket(session.google.storage, parse_gcs_address(place.path), now)
@@ -164,7 +164,7 @@ async def run_checkpoints(options: CheckpointsOptions) -> int:
         return _print_survey(found, options, now, await session.launch.unsaved.find_lost_work(*key))
 
 
-async def _place_by_log(session: Session, job: str) -> RemotePath:
+async def _checkpoint_folder_by_log(session: Session, job: str) -> RemotePath:
     """The checkpoint folder named in the log of the job's first pod."""
     if "/" in job:
         raise BadInput(
@@ -291,8 +291,8 @@ COMMANDS: Commands = {
         epilog="Under the folder: pod-logs/coordinator.log (pod 0), pod-logs/worker-N.log, and where pod 0 printed "
         "them nccl-test-results.txt and connectivity-test.log. JSON: place, objects (name, lines).",
     ),
-    "lustre": Command(instances, InstanceOptions, epilog=_keys("filesystem, mount_point, throughput, legacy_port")),
-    "filestore": Command(instances, InstanceOptions, epilog=_keys("tier, share, address")),
+    "lustre": Command(run_instances, InstanceOptions, epilog=_keys("filesystem, mount_point, throughput, legacy_port")),
+    "filestore": Command(run_instances, InstanceOptions, epilog=_keys("tier, share, address")),
     "checkpoints": Command(
         run_checkpoints,
         CheckpointsOptions,

@@ -103,9 +103,9 @@ def _open_lines(tunnel: Tunnel) -> list[str]:
     return [f"{each} of {tunnel.address}{pod}." for each in tunnel.listeners]
 
 
-def _change_printer(first: Tunnel) -> Callable[[Tunnel], None]:
+def _change_printer(tunnel: Tunnel) -> Callable[[Tunnel], None]:
     """A function that prints changes of a tunnel: a broken connection, a deleted pod, a new one."""
-    before = first
+    before = tunnel
 
     def print_change(tunnel: Tunnel) -> None:
         nonlocal before

@@ -75,16 +75,16 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
 @dataclass(frozen=True, slots=True)
 class WaitCondition:
     text: str
-    what: str
+    label: str
     """The figure or state to wait for: "busbw", "step", "loss", "running" or "done"."""
-    holds: Callable[[float], bool] = lambda _: False
+    accepts_value: Callable[[float], bool] = lambda _: False
 
-    def is_reached(self, value: float | None, *, up: bool = False, is_done: bool = False) -> bool:
-        if self.what == "done":
+    def is_reached(self, value: float | None, *, is_running: bool = False, is_done: bool = False) -> bool:
+        if self.label == "done":
             return is_done
-        if self.what == "running":
-            return up
-        return value is not None and self.holds(value)
+        if self.label == "running":
+            return is_running
+        return value is not None and self.accepts_value(value)
 
 
 def parse_conditions(texts: tuple[str, ...]) -> tuple[WaitCondition, ...]:
@@ -134,7 +134,7 @@ async def run_wait(options: WaitOptions) -> int:
                 off |= (
                     {AlarmKind.STALL} if given.keys() - {"off"} else set()
                 )  # the end of a log is judged by the settings
-                state, alarm = await _read_state(session, watched, off, replaying=replay.goes_on(watched))
+                state, alarm = await _read_state(session, watched, off, replaying=replay.is_being_read(watched))
                 alarms = [*watched.watch.alarms, *([alarm] if alarm is not None else [])]
                 code, words = (
                     TIMED_OUT,
@@ -162,36 +162,36 @@ def _join_texts(conditions: tuple[WaitCondition, ...]) -> str:
 
 
 async def _wait_until(
-    session: Session, options: WaitOptions, wanted: tuple[WaitCondition, ...], watched: JobMonitor, replay: _EarlierLog
+    session: Session, options: WaitOptions, wanted: tuple[WaitCondition, ...], monitor: JobMonitor, replay: _EarlierLog
 ) -> tuple[int, str]:
-    key, printed, last, gone_at = watched.key, "", None, time.monotonic() + JOB_APPEARS_SECONDS
+    key, printed, last, gone_at = monitor.key, "", None, time.monotonic() + JOB_APPEARS_SECONDS
     while True:
-        if watched.trouble is not None:
-            raise watched.trouble
+        if monitor.error is not None:
+            raise monitor.error
         jobset = session.fleet.jobsets.get(key)
         last = jobset or last
         if jobset is None and last is not None and last.finished:
             jobset = last  # it was removed after its end, and is read out
         # That it failed is no alarm here: it has an exit code of its own, and so has a job whose pods are kept.
-        active = (each for each in watched.watch.active if each.kind not in {AlarmKind.FAILED, AlarmKind.KEPT})
+        active = (each for each in monitor.watch.active if each.kind not in {AlarmKind.FAILED, AlarmKind.KEPT})
         alarm = None if options.ignore_alarms else next(active, None)
-        kept = jobset is not None and is_kept(jobset, watched.progress)
+        kept = jobset is not None and is_kept(jobset, monitor.progress)
         succeeded = jobset is not None and jobset.state is JobState.SUCCEEDED
         # Whether a run that ended well has diverged is known once its log was read.
-        done = succeeded and (options.ignore_alarms or (watched.complete and alarm is None))
-        done = done or (kept and not _ended_badly(watched) and (options.ignore_alarms or alarm is None))
-        replaying = replay.goes_on(watched)
-        reached = "" if replaying else _find_fulfilled(session, wanted, jobset, watched.measures, is_done=done)
+        done = succeeded and (options.ignore_alarms or (monitor.is_complete and alarm is None))
+        done = done or (kept and not _ended_badly(monitor) and (options.ignore_alarms or alarm is None))
+        replaying = replay.is_being_read(monitor)
+        reached = "" if replaying else _find_fulfilled(session, wanted, jobset, monitor.measures, is_done=done)
         if reached:
             return REACHED, f"{options.job}: {reached}"
         if alarm is not None:
             return EXIT_ALARM, _alarm_words(session, alarm)
-        over = _final_outcome(options.job, jobset, session.fleet, last is not None, watched, wanted)
+        over = _final_outcome(options.job, jobset, session.fleet, last is not None, monitor, wanted)
         if over is not None:
             return over
         if last is None and time.monotonic() > gone_at:
             find_job(session.fleet, session.namespace, options.job)
-        printed = printed if replaying else _print_progress(options, watched.measures, printed)
+        printed = printed if replaying else _print_progress(options, monitor.measures, printed)
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -204,17 +204,17 @@ def _ended_badly(monitor: JobMonitor) -> bool:
 class _EarlierLog:
     """Detects whether old log lines are still being read, whose steps are not the job's present ones."""
 
-    last_step: float = 0.0  # when it was printed, seconds since the epoch; 0.0: none was
-    changed: float = 0.0  # when it was read, by the monotonic clock
+    last_step_at: float = 0.0  # when it was printed, seconds since the epoch; 0.0: none was
+    changed_at: float = 0.0  # when it was read, by the monotonic clock
 
-    def goes_on(self, monitor: JobMonitor) -> bool:
+    def is_being_read(self, monitor: JobMonitor) -> bool:
         """Whether an old step was read within the last `NO_OLD_STEP_SECONDS`."""
         track = monitor.measures.track if monitor.measures is not None else None
         last_step, now = track.times[-1] if track is not None and track.times else 0.0, time.monotonic()
-        if last_step != self.last_step:
-            self.last_step, self.changed = last_step, now
+        if last_step != self.last_step_at:
+            self.last_step_at, self.changed_at = last_step, now
         is_old = last_step < SERVER_CLOCK.now() - OLD_STEP_SECONDS
-        return is_old and now < self.changed + NO_OLD_STEP_SECONDS and not monitor.complete
+        return is_old and now < self.changed_at + NO_OLD_STEP_SECONDS and not monitor.is_complete
 
 
 def _find_fulfilled(
@@ -230,9 +230,9 @@ def _find_fulfilled(
     every = pod_slots(jobset, session.fleet) if jobset else ()
     up = bool(every) and all(rank.ready or rank.phase == "Succeeded" for rank in every)
     for each in conditions:
-        value = latest_figure(each.what, measures)
-        if each.is_reached(value, up=up, is_done=is_done):
-            return each.text if value is None else f"{each.text} reached ({each.what} {value:g})"
+        value = latest_figure(each.label, measures)
+        if each.is_reached(value, is_running=up, is_done=is_done):
+            return each.text if value is None else f"{each.text} reached ({each.label} {value:g})"
     return ""
 
 
@@ -254,7 +254,7 @@ def _alarm_words(session: Session, alarm: Alarm) -> str:
 
 
 async def _read_state(
-    session: Session, monitor: JobMonitor, off: Collection[AlarmKind], *, replaying: bool
+    session: Session, monitor: JobMonitor, disabled_kinds: Collection[AlarmKind], *, replaying: bool
 ) -> tuple[str, Alarm | None]:
     """The job's health as in `a4 jobs`, and an alarm found by reading the end of its log."""
     jobset, watch, progress = session.fleet.jobsets.get(monitor.key), monitor.watch, monitor.progress
@@ -268,7 +268,7 @@ async def _read_state(
     line = with_diagnoses(session, line)
     health, alarm = line.health, alarm_by_log(line)
     words = f"it is {health.state}{f': {health.words}' if health.words else ''}"
-    return words, alarm if alarm is not None and alarm.kind not in off else None
+    return words, alarm if alarm is not None and alarm.kind not in disabled_kinds else None
 
 
 def _final_outcome(
@@ -289,7 +289,7 @@ def _final_outcome(
         return FAILED, f"{job} failed before {_join_texts(conditions)} was reached: {health.words or f'a4 why {job}'}"
     if kept:
         return ENDED, f"{job} is done, and {_join_texts(conditions)} was not reached: {health.words}"
-    if jobset.finished and monitor.complete:
+    if jobset.finished and monitor.is_complete:
         return ENDED, f"{job} is done, and {_join_texts(conditions)} was not reached"
     return None
 
@@ -355,12 +355,12 @@ async def _active_alarms(session: Session, namespace: str) -> list[Alarm]:
     return [alarm for alarm in alarms_of_session(session, session.fleet, namespace) if alarm.is_active]
 
 
-def show_alarms(alarms: Sequence[Alarm], listened: float, coverage: AlarmCoverage, namespace: str) -> None:
+def show_alarms(alarms: Sequence[Alarm], watched_seconds: float, coverage: AlarmCoverage, namespace: str) -> None:
     if alarms:
         print_table(*text_table(ALARMS, alarms))
     else:
         jobs = f"{coverage.read} of {count(coverage.running, 'running job')}"
-        print_line(f"No alarms in {listened:g} s, in which lines of the log of {jobs} were read.")
+        print_line(f"No alarms in {watched_seconds:g} s, in which lines of the log of {jobs} were read.")
         if coverage.read < coverage.running:
             warn("Of the others it is not known: --listen SECONDS watches longer.")
     warn(f"{coverage.words}{f' These are of namespace {namespace}; -A is for all.' if namespace else ''}")

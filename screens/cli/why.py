@@ -87,7 +87,7 @@ async def why(options: WhyOptions, connect: Connect = open_session) -> int:
                 "preempted_next": order or None,
                 "why": (health.words if health and _explains_more(health, sentence) else "") or sentence,
                 "kueue_says": why_workload(waits, fleet).api_text if waits else "",
-                "doing": report.doing,
+                "doing": report.phase_text,
                 "card": msgspec.to_builtins(card) if card else None,
                 "alarms": [alarm_json(session, each) for each in report.alarms],
             }
@@ -142,8 +142,8 @@ def _print_workload(name: str, workload: Workload, reason: Why) -> None:
         print_hint(f"{reason.next}.")
 
 
-async def _expected_start(session: Session, job: JobSet | None, other: Workload | None) -> ExpectedStart | None:
-    workload = other if other is not None and other.is_waiting else None
+async def _expected_start(session: Session, job: JobSet | None, workload: Workload | None) -> ExpectedStart | None:
+    workload = workload if workload is not None and workload.is_waiting else None
     if job is not None and job.state is JobState.PENDING:
         workload = session.fleet.workload_of(job)
     return (await expected_starts(session)).get(workload.key) if workload is not None else None
@@ -179,7 +179,7 @@ def _next_steps(
     if reason is not None and reason.next:
         yield f"{reason.next}."
     verdict = health.verdict if health is not None else ""
-    if health is not None and health.level is HealthLevel.WELL and health.words:
+    if health is not None and health.level is HealthLevel.GOOD and health.words:
         yield f"a4 hang {name} shows where its processes are."
     kind = alarm_kind_of_health(health) if health is not None else None
     found, words = f"{INSPECTED_PREFIX}{verdict}" if verdict else "", ""
@@ -239,7 +239,7 @@ async def _read_health(
             async with asyncio.timeout(FINISHED_LOG_TIMEOUT):
                 await session.measures.progress_reader.update([job.key])
         report = structs.replace(report, progress=session.measures.progress_reader.progress_of(job.uid))
-    how = (report.progress, report.alarms, report.late, report.follows_steps)
+    how = (report.progress, report.alarms, report.late_message, report.follows_steps)
     line = JobLine(job, session.fleet, *how, expected_start=expected_start)
     return report, with_diagnoses(session, line)
 
@@ -250,13 +250,13 @@ def _words(health: JobHealth, report: AlarmReport) -> str:
     )
     if health.state == JobState.FAILED or health.kept:
         return health.words if health.words.startswith(health.state) else f"{health.state}: {health.words}"
-    if health.words and health.level is not HealthLevel.WELL:
+    if health.words and health.level is not HealthLevel.GOOD:
         return f"{state}{', but ' if health.state == JobState.RUNNING else ': '}{health.words}"
     if report.refused:
         return f"{state}; its log cannot be read: {report.refused.rstrip('.')}"
-    if report.unread:
-        return f"{state}; {report.unread}, so whether it makes steps is not known (a4 alarms watches longer)"
-    if doing := report.doing or health.words:
+    if report.unread_reason:
+        return f"{state}; {report.unread_reason}, so whether it makes steps is not known (a4 alarms watches longer)"
+    if doing := report.phase_text or health.words:
         return f"{state}, and has made no step: {one_line(doing)}"
     known = health.state == JobState.SUCCEEDED
     return state if known else f"{state}, and no alarm in {LIVE_LOG_SECONDS:g} s (a4 alarms watches longer)"

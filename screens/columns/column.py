@@ -40,7 +40,7 @@ class Column(Struct, Generic[RowT], frozen=True):
     drop: int = 0
     """Priority of dropping the column on a narrow line: 0 never, else the highest first. Below OPTIONAL_DROP only if
     the line is too short; from OPTIONAL_DROP on also to keep another column's text from being cut."""
-    drawn: Callable[[RowT, int], Cell] | None = None
+    draw: Callable[[RowT, int], Cell] | None = None
     """Draws the cell for a given width, such as a bar; the column is between `least` and `most` wide."""
     ages: bool = False  # what it shows changes with time alone
 
@@ -63,7 +63,7 @@ class Column(Struct, Generic[RowT], frozen=True):
         return max(self.width or self.least, len(self.title) + (self.sort is not None))
 
     def draw_cell(self, row: RowT, width: int) -> Cell:
-        return self.drawn(row, width) if self.drawn else self.cell(row)
+        return self.draw(row, width) if self.draw else self.cell(row)
 
 
 def fact(key: str, meaning: str, value: Callable[[RowT], Any]) -> Column[RowT]:
@@ -90,16 +90,16 @@ CREATED = "created", "when it was made, seconds since the epoch"
 class ListLayout(Struct, Generic[RowT], frozen=True):
     """The columns of one list, and how its rows are made."""
 
-    kind: str
+    main_kind: str
     """The main kind of the list: the list fails if it cannot be read."""
     uses: tuple[str, ...]
     """Further kinds, which add details if they can be read."""
-    of: Callable[[Fleet, str | None, Callable[[str], str]], Iterable[RowT]]
+    make_rows: Callable[[Fleet, str | None, Callable[[str], str]], Iterable[RowT]]
     """Makes the rows from (fleet, namespace or None for all, function that names an owner)."""
     columns: tuple[Column[RowT], ...]
 
     def rows(self, fleet: Fleet, namespace: str | None = None) -> list[dict[str, Any]]:
-        return as_json(self.columns, self.of(fleet, namespace, str))
+        return as_json(self.columns, self.make_rows(fleet, namespace, str))
 
 
 def as_json(columns: Iterable[Column[RowT]], rows: Iterable[RowT]) -> list[dict[str, Any]]:

@@ -181,8 +181,8 @@ class StoragePlace:
     kind: str
     name: str
     location: str
-    match: str  # how it lies to the cluster; empty where that is unknown
-    near: bool
+    match_text: str  # how it lies to the cluster; empty where that is unknown
+    is_near: bool
     state: str  # "": it is simply there
     size: str
     address: str  # mount point, share, or class
@@ -225,10 +225,10 @@ def of_file_system(kind: str, instance: LustreInstance | FilestoreInstance, regi
 
 
 def _match_cell(place: StoragePlace) -> Cell:
-    if not place.match:
+    if not place.match_text:
         return ""
-    words = place.match.partition(",")[0] if place.near else "another"  # its location is beside it
-    return [OK if place.near else CARE, Span(f" {words}", "" if place.near else "waits")]
+    words = place.match_text.partition(",")[0] if place.is_near else "another"  # its location is beside it
+    return [OK if place.is_near else CARE, Span(f" {words}", "" if place.is_near else "waits")]
 
 
 def _place_state(place: StoragePlace) -> Cell:

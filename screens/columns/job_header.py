@@ -88,7 +88,7 @@ def explanation(line: JobLine | None, *, is_gone: bool, ended: str = "", now: fl
     for alarm in alarms[-2:]:
         look = TAB_OF_HEALTH.get(alarm.kind, "Log")
         text = alarm.next_step(
-            line.owner, may_stop=line.may_stop, look=look, stop="Stop", act="X", has_checkpoint=line.has_checkpoint
+            line.owner, may_stop=line.may_stop, look=look, stop_key="Stop", act="X", has_checkpoint=line.has_checkpoint
         )
         runs.append(Span(f"{ALARM_GLYPH} {alarm.text}. {text}. ", "bad"))
     first = first_failure(line.jobset, line.fleet)
@@ -112,14 +112,14 @@ def explanation(line: JobLine | None, *, is_gone: bool, ended: str = "", now: fl
 def _verdict_words(line: JobLine) -> str:
     """A text that names the rank that others wait for, and the key for the next step; empty if unknown."""
     found, act = line.health.verdict, ""
-    if line.health.level is HealthLevel.WELL and line.health.words and not found:
+    if line.health.level is HealthLevel.GOOD and line.health.words and not found:
         return "H shows where its processes are. "
     if found and line.may_stop and not line.jobset.finished:
         act = "X lists what can be done. " if line.has_trouble else "M in the Hang tab measures whether they wait. "
     return f"{wording.short_nodes(found)}. {act}" if found else ""
 
 
-def rank_log_waits_for(rank: int, pod: Pod | None, *, is_over: bool = False) -> str:
+def why_no_rank_log(rank: int, pod: Pod | None, *, is_over: bool = False) -> str:
     """The reason why a rank has no log yet; empty once its container has started."""
     if pod is None:
         return f"pod {rank} was deleted, and its log with it" if is_over else f"pod {rank} has not been created yet"
@@ -130,14 +130,14 @@ def rank_log_waits_for(rank: int, pod: Pod | None, *, is_over: bool = False) -> 
     return f"pod {rank} waits: {pod.status}" + (f" ({wording.sentence(why)})" if why else "")
 
 
-def _why_no_figures(line: JobLine, subject: str, nothing: str) -> str:
+def _why_no_figures(line: JobLine, subject: str, ended_text: str) -> str:
     """The reason why a job has printed no figures yet, or `nothing` if it has ended; empty once its first pod runs."""
     jobset = line.jobset
     if jobset.state is JobState.PENDING:
         return f"{subject} has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"
     if jobset.finished or jobset.state is JobState.STOPPING:
-        return nothing
-    waits = rank_log_waits_for(0, line.pod_slots[0].pod if line.pod_slots else None)
+        return ended_text
+    waits = why_no_rank_log(0, line.pod_slots[0].pod if line.pod_slots else None)
     return f"{subject} has not started: {waits}" if waits else ""
 
 

@@ -44,10 +44,10 @@ class JobLine(Struct, frozen=True, dict=True):
     fleet: Fleet
     job_progress: JobProgress | None = None  # the figures of the end of its log; None: nothing is known
     alarms: tuple[Alarm, ...] = ()  # what is wrong with it now, if it is watched
-    late_words: str = ""  # that its next step is late, if somebody follows its steps
+    late_message: str = ""  # that its next step is late, if somebody follows its steps
     followed: bool = False  # whether somebody follows its steps
-    verdict: str = ""  # for whom its ranks wait, if it is late and was inspected
-    faults: tuple[str, ...] = ()  # what the tabs of its page found wrong with it
+    hang_verdict: str = ""  # for whom its ranks wait, if it is late and was inspected
+    tab_faults: tuple[str, ...] = ()  # what the tabs of its page found wrong with it
     owner: str = ""  # who launched it; "you" for whoever looks
     may_stop: bool = True  # whether this session may change the cluster
     slow: SlowReport | None = None  # for which ranks the others wait, if this session has asked NCCL
@@ -74,15 +74,15 @@ class JobLine(Struct, frozen=True, dict=True):
             self.jobset,
             self.fleet,
             alarms=self.alarms,
-            late_message=self.late_words,
+            late_message=self.late_message,
             why_unknown=self.why_unknown,
             is_followed=self.followed,
             job_progress=self.job_progress,
-            faults=self.faults,
-            verdict=self.verdict,
-            slow=slow,
+            faults=self.tab_faults,
+            verdict=self.hang_verdict,
+            slow_rank=slow,
             is_slow_certain=found is not None and found.kind is DiagnosisKind.SLOW,
-            unread=self.is_unread,
+            is_unread=self.is_unread,
             why=self.why,
         )
 
@@ -110,15 +110,15 @@ class JobLine(Struct, frozen=True, dict=True):
     @property
     def has_trouble(self) -> bool:
         """Whether the job has an alarm, or its ranks wait for a known slow rank."""
-        stands = self.verdict and self.health.state in STEPLESS_WORDS
+        stands = self.hang_verdict and self.health.state in STEPLESS_WORDS
         return bool(self.alarms or stands or self.waits_for_slow_rank)
 
     @property
     def may_act(self) -> bool:
-        return self.has_trouble or bool(self.slower)
+        return self.has_trouble or bool(self.slower_text)
 
     @property
-    def slower(self) -> str:
+    def slower_text(self) -> str:
         """A text on steps that take longer than before; empty if something worse is known."""
         late = self.health.level is HealthLevel.LATE and self.health.state == JobState.RUNNING
         return self.job_progress.slower if late and self.job_progress is not None else ""
@@ -258,7 +258,7 @@ def reason_cell(line: JobLine) -> Cell:
 def start_words(start: ExpectedStart, now: float) -> str:
     """The expected start as text after a label, without a full stop."""
     soon = f", {wording.moment(start.at, now)}" if start.at and start.window is None else ""
-    after = f", when {format_ends([start.after])}" if start.after and start.at else ""
+    after = f", when {format_ends([start.after_job])}" if start.after_job and start.at else ""
     sooner = f"at once if {awaited_ends((), start)}" if start.sooner else ""
     if not start.at:
         end = f", when {format_ends([start.earliest_after])}" if start.earliest_after else ""
@@ -296,7 +296,7 @@ def start_json(start: ExpectedStart, now: float) -> dict[str, Any]:
     known = start.at or None
     return {
         "at": None if start.checks else known,
-        "after": start.after,
+        "after": start.after_job,
         "latest": start.latest,
         "window": None if start.checks else start.window,
         "not_before": start.earliest or None,
@@ -327,7 +327,7 @@ def progress_words(job_progress: JobProgress) -> list[Span]:
     return [Span("  ".join(words for words in (loss, speed) if words))]
 
 
-def left_words(line: JobLine) -> str:
+def time_left_words(line: JobLine) -> str:
     """The text of the time until a training's last step, with the date if it is within a day; empty if unknown."""
     left, progress = line.seconds_left, line.job_progress
     if not left or progress is None:

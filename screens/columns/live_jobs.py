@@ -44,7 +44,7 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
     saves = bool(active) and bool(session.jobs.has_checkpoint(jobset))
     followed = watch.has_step_cadence
     return replace(
-        line, alarms=active, has_checkpoint=saves, late_words=watch.late, why_unknown=watch.unknown, followed=followed
+        line, alarms=active, has_checkpoint=saves, late_message=watch.late, why_unknown=watch.unknown, followed=followed
     )
 
 
@@ -56,7 +56,7 @@ def with_diagnoses(session: Session, line: JobLine) -> JobLine:
             session.diagnoses.find(line.jobset.uid, kind) for kind in (DiagnosisKind.SLOWER, DiagnosisKind.PACE)
         )
         line = replace(line, job_progress=judge_pace(found, seen, taken))
-    return replace(line, verdict=verdict, slow_rank=slow)
+    return replace(line, hang_verdict=verdict, slow_rank=slow)
 
 
 def find_diagnoses(session: Session, line: JobLine) -> tuple[str, Diagnosis | None]:

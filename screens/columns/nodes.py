@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 MAX_BUSBW_FALL = 0.1  # a bandwidth that fell by more than this share is bad
 
 
-def maintenance_words(time: float, now: float, *, is_active: bool, whole_hours: bool = False) -> str:
+def maintenance_words(begins_at: float, now: float, *, is_active: bool, whole_hours: bool = False) -> str:
     if is_active:
         return "maintenance under way"
-    left = time - now
+    left = begins_at - now
     if whole_hours and left > 2 * HOUR:
         left -= left % HOUR
-    return f"maintenance in {duration(left)}" if time > now else "maintenance due"
+    return f"maintenance in {duration(left)}" if begins_at > now else "maintenance due"
 
 
 def node_state(node: Node, now: float) -> list[Span]:
@@ -109,28 +109,28 @@ def gpu_bar(pool: Pool, width: int) -> list[Span]:
     return [Span("█" * used, "accent"), Span("▒" * out, style), Span("░" * (room - used - out), "faint"), Span(figures)]
 
 
-def busbw_cell(node: Node, measured: NodeBandwidth | None) -> list[Span]:
+def busbw_cell(node: Node, bandwidth: NodeBandwidth | None) -> list[Span]:
     """Bandwidth (GB/s) of the node's last test with its trend, else of the last health scan."""
-    if measured is not None:
-        trend = measured.trend
-        style = "bad" if trend is not None and trend < -MAX_BUSBW_FALL else "ok" if measured.arrow == "↗" else "dim"
-        return [Span(f"{measured.last:,.0f}"), Span(f" {measured.arrow or ' '}", style)]
+    if bandwidth is not None:
+        trend = bandwidth.trend
+        style = "bad" if trend is not None and trend < -MAX_BUSBW_FALL else "ok" if bandwidth.arrow == "↗" else "dim"
+        return [Span(f"{bandwidth.last:,.0f}"), Span(f" {bandwidth.arrow or ' '}", style)]
     return [Span(f"{node.last_busbw:,.0f}  ", "dim")] if node.last_busbw is not None else []
 
 
-def busbw_words(measured: NodeBandwidth | None, now: float) -> list[Span]:
+def busbw_words(bandwidth: NodeBandwidth | None, now: float) -> list[Span]:
     """The node's bandwidth as a sentence: "367 GB/s ↘ 8 % under its median of 4 tests, in nccl-0412, 2 h ago"."""
-    if measured is None:
+    if bandwidth is None:
         return []
-    trend = measured.trend
+    trend = bandwidth.trend
     words = ""
     if trend is not None:
-        share = f"{100 * abs(trend):.0f} % {'over' if trend > 0 else 'under'}" if measured.arrow != "→" else "at"
-        words = f" {measured.arrow} {share} its median of {count(len(measured.values) - 1, 'test')} before"
-    when = f", {duration(now - measured.at)} ago" if measured.at else ""
+        share = f"{100 * abs(trend):.0f} % {'over' if trend > 0 else 'under'}" if bandwidth.arrow != "→" else "at"
+        words = f" {bandwidth.arrow} {share} its median of {count(len(bandwidth.values) - 1, 'test')} before"
+    when = f", {duration(now - bandwidth.at)} ago" if bandwidth.at else ""
     style = "bad" if trend is not None and trend < -MAX_BUSBW_FALL else ""
-    where = f", in {measured.job}{when}" if measured.job else when
-    return [Span(f"{measured.last:,.0f} GB/s{words}", style), Span(where, "dim")]
+    where = f", in {bandwidth.job}{when}" if bandwidth.job else when
+    return [Span(f"{bandwidth.last:,.0f} GB/s{words}", style), Span(where, "dim")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +142,16 @@ class NodeRow:
     jobs: str
     jobsets: tuple[str, ...]
     pods: int
-    measured: NodeBandwidth | None = None  # what it reached in the NCCL tests that were seen
+    bandwidth: NodeBandwidth | None = None  # what it reached in the NCCL tests that were seen
     faults: tuple[str, ...] = ()
-    starting: bool = False
-    at: float = field(default=0.0, compare=False)  # when it was so: a row that only grew older is the same row
+    is_starting: bool = False
+    snapshot_at: float = field(default=0.0, compare=False)  # when it was so: a row that only grew older is the same row
 
 
 def node_row(
-    host: Host, fleet: Fleet, style_of: Callable[[str], str], measured: NodeBandwidth | None = None
+    host: Host, fleet: Fleet, style_of: Callable[[str], str], bandwidth: NodeBandwidth | None = None
 ) -> NodeRow:
-    holders = dict.fromkeys(pip.holder for pip in host.pips if pip.holder)
+    holders = dict.fromkeys(pip.holder for pip in host.gpus if pip.holder)
     pips = tuple(
         Span("■", style_of(pip.holder.uid))
         if pip.holder
@@ -160,9 +160,9 @@ def node_row(
         else Span("✗", "bad")
         if host.faults
         else Span("◐", "waits")
-        if host.starting
+        if host.is_starting
         else Span("‖", "dim")
-        for pip in host.pips
+        for pip in host.gpus
     )
     pods = fleet.pods_by_node.get(host.node.name, ())
     return NodeRow(
@@ -173,9 +173,9 @@ def node_row(
         ", ".join(holder.name for holder in holders),
         tuple(sorted({pod.jobset for pod in pods if pod.jobset and pod.holds_gpus})),
         sum(not pod.finished for pod in pods),
-        measured,
+        bandwidth,
         host.faults,
-        host.starting,
+        host.is_starting,
         fleet.at,
     )
 
@@ -190,7 +190,7 @@ POOLS: ListLayout[Pool] = ListLayout(
     ("pods",),
     lambda fleet, namespace, whose: build_pools(fleet),
     (
-        Column("POOL", lambda pool: Span(pool.name, "strong" if pool.labelled else "dim"), "name",
+        Column("POOL", lambda pool: Span(pool.name, "strong" if pool.is_labelled else "dim"), "name",
                "the pool; a machine type in brackets where nodes belong to no pool", lambda pool: pool.name, least=8,
                most=40, sort=True),
         Column("MACHINE", lambda pool: pool.machine_type, "machine_type", "GCE machine type", least=8, most=24, drop=8,
@@ -203,7 +203,7 @@ POOLS: ListLayout[Pool] = ListLayout(
         fact("ready", "nodes that are ready", lambda pool: pool.nodes_ready),
         fact("gpus", "allocatable GPUs", lambda pool: pool.floor.total),
         Column("GPUS", lambda pool: f"{pool.floor.used}/{pool.floor.total}", "used", "GPUs requested by its pods",
-               lambda pool: pool.floor.used, least=13, most=32, drop=2, drawn=gpu_bar, sort=True, down=True),
+               lambda pool: pool.floor.used, least=13, most=32, drop=2, draw=gpu_bar, sort=True, down=True),
         Column("OUT OF USE", lambda pool: str(pool.floor.out_of_use), "out",
                "GPUs of machines that take no pods, and lost ones; used + out + free = gpus",
                lambda pool: pool.floor.out_of_use, COMMAND, right=True),
@@ -255,19 +255,19 @@ NODES: ListLayout[NodeRow] = ListLayout(
                most=40, drop=3, cut="middle", sort=lambda row: row.jobs),
         Column("PODS", lambda row: str(row.pods), only=PAGE, width=5, right=True, drop=4, sort=lambda row: row.pods,
                down=True),
-        Column("BUSBW GB/s", lambda row: busbw_cell(row.node, row.measured), "last_busbw",
+        Column("BUSBW GB/s", lambda row: busbw_cell(row.node, row.bandwidth), "last_busbw",
                "bus bandwidth in its last NCCL health scan, GB/s; on the page in its last NCCL test, where one is kept",
                lambda row: row.node.last_busbw, width=10, right=True, drop=7,
-               sort=lambda row: row.measured.last if row.measured else row.node.last_busbw or 0.0, down=True),
+               sort=lambda row: row.bandwidth.last if row.bandwidth else row.node.last_busbw or 0.0, down=True),
         Column("STATE", lambda row: node_state(row.node, SERVER_CLOCK.now()), fill=True, least=10, ages=True,
                sort=lambda row: (not row.faults, not row.node.maintenance_at, not row.node.cordoned)),
-        fact("starting", "whether it was made a while ago and never ready so far", lambda row: row.starting),
+        fact("starting", "whether it was made a while ago and never ready so far", lambda row: row.is_starting),
         fact("not_ready", "why it is not ready, in the words of its Ready condition; empty: it is",
              lambda row: row.node.not_ready_reason),
         fact("faults", "what is wrong with it", lambda row: row.faults),
         fact("fault_reports", "the same: fault, by (who reported it), since (seconds since the epoch, or null)",
              lambda row: [{"fault": each.words, "by": each.by, "since": each.since or None}
-                          for each in row.node.fault_reports(row.at)]),
+                          for each in row.node.fault_reports(row.snapshot_at)]),
         fact("maintenance_at", "when maintenance is scheduled, seconds since the epoch",
              lambda row: row.node.maintenance_at or None),
         fact("version", "kubelet version", lambda row: row.node.version),

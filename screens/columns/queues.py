@@ -59,7 +59,7 @@ class WaitingStart(Struct, frozen=True):
 
     workload: Workload
     start: ExpectedStart
-    at: float  # of the snapshot
+    snapshot_at: float  # of the snapshot
 
 
 class QueueLine(Struct, frozen=True):
@@ -70,13 +70,13 @@ class QueueLine(Struct, frozen=True):
     waiting: tuple[WaitingStart, ...] = ()  # in Kueue's order, if somebody has asked
 
     @property
-    def by_flavor(self) -> str:
+    def flavor_text(self) -> str:
         """The free quota of each flavor, if there are several: a workload uses only one."""
         return ", ".join(f"{name} {free:,}" for name, free in self.flavors) if len(self.flavors) > 1 else ""
 
     @property
     def sum_text(self) -> str:
-        return f"{self.account.sum_text}{f', by flavor {self.by_flavor}' if self.by_flavor else ''}"
+        return f"{self.account.sum_text}{f', by flavor {self.flavor_text}' if self.flavor_text else ''}"
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class WorkloadLine:
     owner: str
     fleet: Fleet
     health: JobHealth | None = None  # how its job is; None: it stands for none that is seen
-    whose: str = ""  # its owner, "you" for whoever looks
+    owner_text: str = ""  # its owner, "you" for whoever looks
     start: ExpectedStart | None = None  # when it would start, if it waits and somebody has asked
 
     @property
@@ -101,7 +101,7 @@ class WorkloadLine:
         return why_workload(self.workload, self.fleet, self.start)
 
     @property
-    def since(self) -> float:
+    def state_since(self) -> float:
         """The time when the workload began to wait, or when it got its quota."""
         if self.position:
             return self.workload.queued_since
@@ -129,7 +129,7 @@ def _position_cell(line: WorkloadLine) -> Cell:
 
 
 def _wait_cell(line: WorkloadLine) -> Cell:
-    since = wording.age(SERVER_CLOCK.now() - line.since) if line.since else ""
+    since = wording.age(SERVER_CLOCK.now() - line.state_since) if line.state_since else ""
     return Span(since, "waits" if line.position else "dim")
 
 
@@ -210,7 +210,7 @@ def _starts_json(line: QueueLine) -> list[dict[str, Any]]:
         {
             "namespace": each.workload.namespace,
             "job": name_of(each.workload),
-            "expected_start": start_json(each.start, each.at),
+            "expected_start": start_json(each.start, each.snapshot_at),
         }
         for each in line.waiting
     ]
@@ -235,7 +235,7 @@ def workload_lines(
             jobset = fleet.jobset_by_uid.get(workload.owner_uid)
             owner = jobset.owner if jobset else ""
             start = (expected_starts or {}).get(workload.key) if position else None
-            yield WorkloadLine(workload, position, name, owner, fleet, whose=name_owner(owner), start=start)
+            yield WorkloadLine(workload, position, name, owner, fleet, owner_text=name_owner(owner), start=start)
 
 
 def _holders_json(jobs: Sequence[QuotaHolder]) -> list[dict[str, Any]]:
@@ -253,7 +253,7 @@ QUEUES: ListLayout[QueueLine] = ListLayout(
                "queues it lends to and borrows from", lambda line: line.queue.cohort, most=16, drop=4),
         fact("nominal", "GPUs of its own", lambda line: line.account.nominal),
         Column("GPUS USED / QUOTA", lambda line: f"{line.account.used} / {line.account.nominal}", "used",
-               "GPUs reserved by its workloads", lambda line: line.account.used, width=24, drawn=_used_bar),
+               "GPUs reserved by its workloads", lambda line: line.account.used, width=24, draw=_used_bar),
         fact("borrowed", "GPUs it uses beyond its own", lambda line: line.account.borrowed),
         fact("can_borrow", "GPUs of others it could have now, beyond those", lambda line: line.account.can_borrow),
         Column("TO BORROW", lambda line: _amount(line.account.borrows), "borrows", "borrowed and can_borrow together",
@@ -264,7 +264,7 @@ QUEUES: ListLayout[QueueLine] = ListLayout(
         Column("FREE", _free_cell, "free",
                "GPUs that are free now, borrowing included, of all its flavors together: a workload gets those of one",
                lambda line: line.account.free, least=5, most=16, right=True),
-        Column("BY FLAVOR", lambda line: Span(line.by_flavor, "dim"), least=9, most=32, drop=6),
+        Column("BY FLAVOR", lambda line: Span(line.flavor_text, "dim"), least=9, most=32, drop=6),
         fact("flavors", "flavor -> the part of free that it has", lambda line: dict(line.flavors)),
         fact("maximum", "GPUs its workloads could ever have at once", lambda line: line.account.total),
         Column("RUN", lambda line: _amount(line.queue.admitted), "admitted", "admitted workloads",
@@ -295,7 +295,7 @@ WORKLOADS: ListLayout[WorkloadLine] = ListLayout(
         Column("WORKLOAD", lambda line: name_of(line.workload), "job", "the job it belongs to", least=12, most=40,
                cut="middle"),
         fact("name", "its own name", lambda line: line.workload.name),
-        Column("OWNER", lambda line: wording.owner(line.whose or line.owner), "owner", "who launched its job",
+        Column("OWNER", lambda line: wording.owner(line.owner_text or line.owner), "owner", "who launched its job",
                lambda line: line.owner, least=5, most=12, drop=3),
         Column("QUEUE", lambda line: Span(line.queue or "no queue", "dim"), "cluster_queue", "its ClusterQueue",
                lambda line: line.queue, least=5, most=20, drop=1),

@@ -130,10 +130,10 @@ def cost_words(ledger: Ledger) -> str:
     return f"{format_gpu_time(ledger.allocated / 1000, digits=2)}: {parts}" if ledger.allocated else ""
 
 
-def hours_words(milliseconds: int, of: str = "") -> str:
+def hours_words(milliseconds: int, unit_prefix: str = "") -> str:
     """GPU-time in hours, or minutes or seconds if less: "1.78 h", "12.5 min", "8 s"; `of` stands before the unit."""
     amount, unit = format_gpu_time(milliseconds / 1000, digits=2).split(" GPU-")
-    return f"{amount} {of}{_SHORT_UNITS[unit]}"
+    return f"{amount} {unit_prefix}{_SHORT_UNITS[unit]}"
 
 
 _SHORT_UNITS = {"hours": "h", "minutes": "min", "seconds": "s"}

@@ -68,9 +68,9 @@ class Trouble:
     words: str
     blame: Blame
     report: HangReport | SlowReport | None = None  # of this session, for the bundle
-    since: float = 0.0  # when it began
+    began_at: float = 0.0  # when it began
     slower_since: float | None = None  # since when its steps take longer; None: nobody says that they do
-    archive: str = ""  # the one that was written unasked, where another console has the report
+    archive_path: str = ""  # the one that was written unasked, where another console has the report
 
 
 def trouble_of(screen: LiveScreen, line: JobLine | None, report: HangReport | None = None) -> Trouble | None:
@@ -87,16 +87,16 @@ def trouble_of(screen: LiveScreen, line: JobLine | None, report: HangReport | No
         words = words or stands or (inspected.short if inspected is not None else "")
         since = min((each.since for each in line.alarms), default=diagnosis.at if diagnosis is not None else 0.0)
         return Trouble(jobset, words, find_blame(line.alarms, diagnosis), inspected, since)
-    slower = line.job_progress.slower_since if line.slower and line.job_progress is not None else None
+    slower = line.job_progress.slower_since if line.slower_text and line.job_progress is not None else None
     if line.slow_rank is not None and line.waits_for_slow_rank:
         return Trouble(jobset, line.slow_rank.words, find_blame((), line.slow_rank), line.slow, slower_since=slower)
-    return Trouble(jobset, line.slower, find_blame((), None), slower_since=slower) if slower is not None else None
+    return Trouble(jobset, line.slower_text, find_blame((), None), slower_since=slower) if slower is not None else None
 
 
 def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[RemedyKind, str]]:
     """The actions offered for an alarm, each with its effect."""
     name, ended, blame = trouble.jobset.name, trouble.jobset.finished, trouble.blame
-    where, innocent = _short_names(blame.nodes), _short_names(blame.innocent)
+    where, innocent = _short_names(blame.nodes), _short_names(blame.cleared_nodes)
     nodes = screen.app.fleet.nodes
     known = [nodes["", each] for each in blame.nodes if ("", each) in nodes]
     pools = screen.session.google.node_pools
@@ -131,7 +131,7 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[RemedyKind
 
 def _bundle_words(trouble: Trouble) -> str:
     if trouble.report is None:
-        return f"written already: {trouble.archive}" if trouble.archive else ""
+        return f"written already: {trouble.archive_path}" if trouble.archive_path else ""
     more = "stacks, dumps, " if isinstance(trouble.report, HangReport) else ""
     return f"its report, {more}log lines and node facts as .tar.gz; secrets redacted"
 
@@ -184,10 +184,10 @@ class ActDialog(Question[str]):
 
 async def _with_archive(screen: LiveScreen, trouble: Trouble) -> Trouble:
     """The trouble with the hang archive that another console wrote, if this one has no report."""
-    if trouble.report is not None or not trouble.since:
+    if trouble.report is not None or not trouble.began_at:
         return trouble
-    place = await asyncio.to_thread(find_automatic_bundle, screen.session.watch, trouble.jobset.name, trouble.since)
-    return trouble if place is None else replace(trouble, archive=short_path(str(place)))
+    place = await asyncio.to_thread(find_automatic_bundle, screen.session.watch, trouble.jobset.name, trouble.began_at)
+    return trouble if place is None else replace(trouble, archive_path=short_path(str(place)))
 
 
 async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str = "") -> None:
@@ -201,8 +201,8 @@ async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str 
         name = await screen.app.push_screen_wait(ActDialog(trouble, choices))
     match name:
         case "without" | "again":
-            avoid = (trouble.blame.nodes or trouble.blame.innocent) if name == "without" else ()
-            await launch_like_job(screen, trouble.jobset, avoid=avoid, resume=True)
+            avoid = (trouble.blame.nodes or trouble.blame.cleared_nodes) if name == "without" else ()
+            await launch_like_job(screen, trouble.jobset, avoided_nodes=avoid, resume=True)
         case "cordon":
             await cordon_nodes(
                 screen, trouble.blame.nodes, reason=f"{trouble.jobset.name}: {trouble.words}"[:MAX_REASON]
@@ -238,8 +238,8 @@ async def _report_hosts(screen: LiveScreen, trouble: Trouble) -> None:
 async def _write_bundle(screen: LiveScreen, trouble: Trouble, *, ask: bool) -> None:
     report, jobset = trouble.report, trouble.jobset
     if report is None:
-        if ask and trouble.archive:
-            screen.notify(f"{trouble.archive}.", title="Bundle", markup=False)
+        if ask and trouble.archive_path:
+            screen.notify(f"{trouble.archive_path}.", title="Bundle", markup=False)
         return
     place = bundle_folder(screen.session.watch) / bundle_name(jobset.name)
     lines = [f"{place}", "Secrets are redacted. Nothing of the job changes."]

@@ -163,4 +163,4 @@ async def cancel_build(screen: LiveScreen, build: Build) -> Build | None:
 
 def launch_with_image(screen: LiveScreen, image: str) -> None:
     text = f"{image.rpartition('/')[2]} is in the form."
-    screen.app.open_launch(LaunchRequest("", {"image": image}, message=text, over=True))
+    screen.app.open_launch(LaunchRequest("", {"image": image}, message=text, merges_values=True))

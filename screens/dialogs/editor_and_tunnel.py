@@ -196,7 +196,7 @@ class AskPorts(Question["Answer | None"]):
     def __init__(self, title: str, value: str) -> None:
         super().__init__()
         self._question, self._value = title, value
-        self._keeps = False
+        self._keeps_open = False
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -216,11 +216,11 @@ class AskPorts(Question["Answer | None"]):
         self._update_text()
 
     def _update_text(self) -> None:
-        state = "● It stays open when the console closes" if self._keeps else "○ It ends with the console"
+        state = "● It stays open when the console closes" if self._keeps_open else "○ It ends with the console"
         self.query_one("#keeps", Static).update(f"{state} (ctrl+g changes that).")
 
     def action_toggle_background(self) -> None:
-        self._keeps = not self._keeps
+        self._keeps_open = not self._keeps_open
         self._update_text()
 
     @on(Input.Submitted)
@@ -233,7 +233,7 @@ class AskPorts(Question["Answer | None"]):
             self.query_one("#wrong", Static).update(str(error))
             return
         if ports:
-            self.dismiss((ports, self._keeps))
+            self.dismiss((ports, self._keeps_open))
 
 
 DEFAULT_PORT = "8888"

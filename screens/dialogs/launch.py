@@ -114,16 +114,16 @@ class LaunchLook(Question[bool | LaunchAlternative | ConsoleError]):
 
     def __init__(self, name: str, check: Callable[[Callable[[tuple[str, ...]], None]], Awaitable[Checked]]) -> None:
         super().__init__()
-        self._name_of_plan, self._check = name, check
+        self._plan_name, self._check = name, check
         self._confirmed = False
         self._launch_key_at = time.monotonic()  # when it came last: it may have opened this
         self._refusal: ConsoleError | None = None
-        self._others: Sequence[LaunchAlternative] = ()
+        self._alternatives: Sequence[LaunchAlternative] = ()
         self.launches_from: float | None = None  # monotonic; None while the checks run
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            box.border_title = Content(f"Launch {self._name_of_plan}?")
+            box.border_title = Content(f"Launch {self._plan_name}?")
             yield SentenceLine()
             with VerticalScroll(classes="fails", can_focus=False):
                 yield Static(markup=False)
@@ -132,7 +132,7 @@ class LaunchLook(Question[bool | LaunchAlternative | ConsoleError]):
 
     def on_mount(self) -> None:
         self.query_one(".fails").display = False
-        words = Span(f"The API server checks {self._name_of_plan} …")
+        words = Span(f"The API server checks {self._plan_name} …")
         self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), words)
         self._show_hint("⏎ launches when the checks end, unless one fails or has no answer   esc goes back to the form")
         self.query_one(YamlText).focus()
@@ -162,29 +162,29 @@ class LaunchLook(Question[bool | LaunchAlternative | ConsoleError]):
         words = f"The checks wait up to {LAUNCH_CHECKS_TIMEOUT:g} s for {', '.join(waiting_names)} …"
         self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), Span(words))
 
-    def _show_checked(self, checked: Checked, tally: ResultTally) -> None:
-        self._others = checked.alternatives
-        self.query_one(SentenceLine).runs = tuple(checked.spans)
-        self.query_one(YamlText).show(join_manifests(checked.manifests))
+    def _show_checked(self, check_result: Checked, tally: ResultTally) -> None:
+        self._alternatives = check_result.alternatives
+        self.query_one(SentenceLine).runs = tuple(check_result.spans)
+        self.query_one(YamlText).show(join_manifests(check_result.manifests))
         lines = ["\n  ".join((f"✗ {check.lines[0]}", *check.lines[1:])) for check in tally.failing]
-        lines += [f"○ {line}" for line in summarize_unanswered(checked.checks)]
+        lines += [f"○ {line}" for line in summarize_unanswered(check_result.checks)]
         fails = self.query_one(".fails")
         fails.display = bool(lines)
         fails.query_one(Static).update(Content("\n".join(lines)))
         if doubt := tally.objections(are_named=False):
             self.add_class("-fails")
-            title = f"{doubt}. Launch {self._name_of_plan} all the same?"
+            title = f"{doubt}. Launch {self._plan_name} all the same?"
             self.query_one(Vertical).border_title = Content(title)
         launches = "launches all the same" if doubt else "launches"
-        last = f" to {len(self._others)}" if len(self._others) > 1 else ""
-        changes = f"1{last} changes it so that it fits   " if self._others else ""
+        last = f" to {len(self._alternatives)}" if len(self._alternatives) > 1 else ""
+        changes = f"1{last} changes it so that it fits   " if self._alternatives else ""
         self._show_hint(f"⏎ or ctrl+s {launches}   {changes}esc goes back to the form   ↑↓ read")
 
     def _show_hint(self, sentence: str) -> None:
         self.query_one(".keys", Static).update(Content(sentence))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action != "change" or parameters[0] in range(1, len(self._others) + 1)
+        return action != "change" or parameters[0] in range(1, len(self._alternatives) + 1)
 
     def action_launch(self) -> None:
         if self.launches_from is None:
@@ -201,7 +201,7 @@ class LaunchLook(Question[bool | LaunchAlternative | ConsoleError]):
             self.action_launch()
 
     def action_change(self, key: int) -> None:
-        self.dismiss(self._others[key - 1])
+        self.dismiss(self._alternatives[key - 1])
 
 
 class PasteDialog(Question[str | None]):
@@ -243,11 +243,11 @@ class PasteReport(Question[None]):
 
     def __init__(self, title: str, lines: Sequence[Sequence[Span]]) -> None:
         super().__init__()
-        self._head, self._lines = title, lines
+        self._heading, self._lines = title, lines
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            box.border_title = Content(self._head)
+            box.border_title = Content(self._heading)
             with VerticalScroll():
                 for runs in self._lines:
                     line = SentenceLine()
@@ -299,10 +299,10 @@ def fill_from_request(screen: DraftScreen, launch_request: LaunchRequest) -> boo
         screen.app.notify(f"The chart has no recipe {launch_request.recipe}.", severity="error", markup=False)
         return False
     values = launch_request.values
-    if launch_request.over:
+    if launch_request.merges_values:
         values = overlay_values(draft.plan(screen.app.session.namespace)[0].values, values)
     else:
-        draft.against, draft.against_name = launch_request.against, launch_request.against_name
+        draft.compared_values, draft.compared_name = launch_request.compared_values, launch_request.compared_name
     name = screen.suggest(draft.recipe.id, launch_request.name) if launch_request.name else ""
     screen.form.show(draft.model)  # without what was searched in it
     screen.form.put_texts(draft.texts_for(values, name))
@@ -335,7 +335,7 @@ def _values_words(run: RunRecord) -> str:
 
 
 async def launch_like_job(
-    screen: LiveScreen, jobset: JobSet, avoid: Sequence[str] = (), *, resume: bool = False
+    screen: LiveScreen, jobset: JobSet, avoided_nodes: Sequence[str] = (), *, resume: bool = False
 ) -> None:
     """Open the launch form with the values of a job, to launch it again, resumed or on other nodes."""
     if not (jobset.release or jobset.recipe):
@@ -366,9 +366,9 @@ async def launch_like_job(
             screen.notify("Looking for its last complete checkpoint…", title=jobset.name, markup=False)
             begin, words = await resume_values(screen.session, jobset.key, plan)
             values, message = overlay_values(values, begin), f"{message} {words}"
-        if avoid:
-            values = avoid_nodes(values, avoid)
-            message += f" Not on {', '.join(avoid)}. {jobset.name} runs on until it is stopped."
+        if avoided_nodes:
+            values = avoid_nodes(values, avoided_nodes)
+            message += f" Not on {', '.join(avoided_nodes)}. {jobset.name} runs on until it is stopped."
         if not screen.is_current:
             words = f"The launch form of {jobset.name} did not open: another page is in front by now."
             screen.notify(words, severity="warning", markup=False)
@@ -406,7 +406,7 @@ async def pick_profile(screen: DraftScreen) -> None:
     if not names:
         screen.app.notify("There are no profiles. a4 profiles NAME --set queue=a4 makes one.", markup=False)
         return
-    choices = [PickEntry(name, "the default" if name == default else "", present=name == default) for name in names]
+    choices = [PickEntry(name, "the default" if name == default else "", is_current=name == default) for name in names]
     picked = await screen.app.push_screen_wait(Pick("Apply which profile to the form?", choices))
     if picked:
         await merge_profile(screen, draft, picked)

@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 from console.errors import ConsoleError, Unreachable
 from console.kube.objects.pod import HINT_AFTER_THE_END, Pod
 from console.scheduling.pod_slots import PodFate, PodSlot, find_successor, pod_fate, pod_slots
-from screens.columns.job_header import rank_log_waits_for
+from screens.columns.job_header import why_no_rank_log
 from screens.columns.jobs import JobLine
 from screens.dialogs.editor_and_tunnel import forward_pod
 from screens.dialogs.question import Confirm, Pick, PickEntry
@@ -174,12 +174,12 @@ class RankAction:
     key: str
     title: str  # as the key line and the palette call it
     tooltip: str
-    place: str
+    function_path: str
     """ "module:function", imported when the key is pressed; the function takes the page, the job and the rank."""
     changes: bool = False  # whether it changes the cluster: gone in read-only mode
-    running: bool = True
+    needs_running_pod: bool = True
     """Whether the rank's pod has to run: if it does not, the reason is shown and the function is not called."""
-    alive: bool = False  # whether the pod has to be there, or still to come, and not to have ended
+    needs_live_pod: bool = False  # whether the pod has to be there, or still to come, and not to have ended
     show: bool = True  # whether the key line tells it (the palette and the help always do)
 
     @property
@@ -188,17 +188,17 @@ class RankAction:
 
     def refusal(self, slot: PodSlot) -> str:
         """The reason why the action is not possible for that rank now; empty if it is."""
-        if not (self.running or self.alive):
+        if not (self.needs_running_pod or self.needs_live_pod):
             return ""
         if slot.pod is not None and slot.pod.ended_text():
             code = f" ({slot.exit_code})" if slot.exit_code else ""
             return f"Pod {slot.number} has ended: {slot.status}{code}. {AFTER_THE_END_BY_KEY}"
-        if not self.running or slot.phase == "Running":
+        if not self.needs_running_pod or slot.phase == "Running":
             return ""
-        return rank_log_waits_for(slot.number, slot.pod)
+        return why_no_rank_log(slot.number, slot.pod)
 
     async def perform(self, screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
-        module, _, function = self.place.partition(":")
+        module, _, function = self.function_path.partition(":")
         await getattr(import_module(module), function)(screen, line, slot)
 
 
@@ -210,12 +210,12 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
                "screens.dialogs.editor_and_tunnel:open_editor_in_rank", changes=True),
     RankAction("forward", "f", "Forward",
                "Forward ports of this machine to the chosen pod; they follow it when it is replaced",
-               "screens.dialogs.editor_and_tunnel:forward_rank", running=False, alive=True),
+               "screens.dialogs.editor_and_tunnel:forward_rank", needs_running_pod=False, needs_live_pod=True),
     RankAction("doctor", "D", "Doctor", "Each step from your token to an editor in the chosen pod, and what fixes it",
-               "screens.dialogs.editor_and_tunnel:diagnose_rank", running=False, show=False),
+               "screens.dialogs.editor_and_tunnel:diagnose_rank", needs_running_pod=False, show=False),
     RankAction("everywhere", "exclamation_mark", "Run in pods",
                "A command in many pods at once, equal outputs together",
-               "screens.dialogs.run_in_ranks:run_in_ranks", changes=True, running=False, show=False),
+               "screens.dialogs.run_in_ranks:run_in_ranks", changes=True, needs_running_pod=False, show=False),
     RankAction("nccl", "Q", "NCCL test",
                "A short NCCL test in the chosen pod, over its own GPUs; says what it costs before it runs",
                "screens.dialogs.run_in_ranks:nccl_in_pod", changes=True, show=False),

@@ -120,12 +120,12 @@ class PoolsScreen(LiveScreen):
     """A page that polls Google's data on the node pools while it is visible."""
 
     pools: PoolsSnapshot | None = None  # Google's last answer
-    _asked: Session | None = None
+    _polled_session: Session | None = None
 
     def poll_again(self) -> None:
         """Poll Google at once and from then on."""
         if self.app.connected:
-            self._asked = self.session
+            self._polled_session = self.session
             self._follow_pools(self.session)
 
     @work(group="google", exclusive=True)
@@ -145,7 +145,7 @@ class PoolsScreen(LiveScreen):
 
     def tick(self) -> None:
         super().tick()
-        if self._asked is not None and self.app.connected and self._asked is not self.session:
+        if self._polled_session is not None and self.app.connected and self._polled_session is not self.session:
             self.poll_again()
 
     def on_screen_suspend(self) -> None:
@@ -167,18 +167,18 @@ class PoolSizes(PoolsScreen):
 
     @property
     @abstractmethod
-    def facts(self) -> PoolStatus | None:
+    def pool_status(self) -> PoolStatus | None:
         """The state of the selected node pool as Google reports it; None while unknown."""
 
     def offers(self) -> dict[str, object]:
         """By action whether it is available: a pool can be resized unless DWS sizes it."""
-        facts = self.facts
+        facts = self.pool_status
         sized = facts and not (facts.pool.queued or facts.pool.flex_start)
         return super().offers() | {"resize": sized, "limits": facts}
 
     @work(group="actions")
     async def action_resize(self) -> None:
-        facts = self.facts
+        facts = self.pool_status
         if facts is None:
             return
         name, zones = facts.pool.name, len(facts.pool.zones)
@@ -213,7 +213,7 @@ class PoolSizes(PoolsScreen):
 
     @work(group="actions")
     async def action_limits(self) -> None:
-        facts = self.facts
+        facts = self.pool_status
         if facts is None:
             return
         name = facts.pool.name

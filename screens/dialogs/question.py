@@ -67,7 +67,7 @@ class Confirm(Question[bool]):
 
     def __init__(self, title: str, lines: Sequence[str] = (), *, verb: str = "Delete", keep: str = "Keep") -> None:
         super().__init__()
-        self._question, self._lines, self._verb, self._keep = title, lines, verb, keep
+        self._question, self._lines, self._verb, self._keep_label = title, lines, verb, keep
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -76,7 +76,7 @@ class Confirm(Question[bool]):
                 for line in self._lines:
                     yield Static(line, markup=False)
             with Horizontal():
-                yield Button(f"{self._keep} (n)", id="no", compact=True)
+                yield Button(f"{self._keep_label} (n)", id="no", compact=True)
                 yield Button(f"{self._verb} (y)", id="yes", variant="error", compact=True)
 
     def on_mount(self) -> None:
@@ -131,14 +131,14 @@ class PickEntry:
 
     value: str
     note: str = ""
-    present: bool = False
+    is_current: bool = False
 
 
 class ChoiceTable(ResourceTable[PickEntry]):
     NOUN = "entry"
     EMPTY = EmptyNotice("No choices.")
     COLUMNS: ClassVar = (
-        Column("", lambda each: Span("●" if each.present else "", "ok"), width=1),
+        Column("", lambda each: Span("●" if each.is_current else "", "ok"), width=1),
         Column("NAME", lambda each: each.value, least=12),
         Column("", lambda each: Span(each.note, "dim"), fill=True, least=0, most=120),
     )
@@ -175,7 +175,7 @@ class Pick(Question[str | None]):
         table = self.query_one(ChoiceTable)
         table.show_rows({(each.value,): each for each in self._choices}, None)
         table.show_trouble(ChoiceTable.EMPTY)
-        present = next((each for each in self._choices if each.present), None)
+        present = next((each for each in self._choices if each.is_current), None)
         if present:
             self.call_after_refresh(table.move_to, (present.value,))
 
@@ -206,18 +206,18 @@ class WorkDialog(Question[None], metaclass=AbstractWidgetMeta):
     """A dialog that does some work again and again until it is closed; Esc first stops the running work."""
 
     status = getters.query_one("#status", SentenceLine)
-    busy = False
+    is_busy = False
 
     @abstractmethod
     def stopped_words(self) -> str:
         """The text shown after the person has stopped the work."""
 
     def action_leave(self) -> None:
-        if not self.busy:
+        if not self.is_busy:
             self.dismiss(None)
             return
         self.workers.cancel_group(self, "work")
-        self.busy = False
+        self.is_busy = False
         self.note("waits", self.stopped_words())
 
     def note(self, style: str, message: str) -> None:

@@ -61,9 +61,9 @@ class ExecAll(WorkDialog):
     ranks = getters.query_one("#ranks", Input)
     output = getters.query_one(OutputText)
 
-    def __init__(self, job: str, known: Sequence[int], perform: Perform) -> None:
+    def __init__(self, job: str, known_ranks: Sequence[int], perform: Perform) -> None:
         super().__init__()
-        self._job, self._known_ranks, self._perform = job, tuple(known), perform
+        self._job, self._known_ranks, self._perform = job, tuple(known_ranks), perform
         self._ended: list[RankOutput] = []
 
     def compose(self) -> ComposeResult:
@@ -109,8 +109,8 @@ class ExecAll(WorkDialog):
 
     @work(group="work", exclusive=True)
     async def _run_in_ranks(self, ranks: tuple[int, ...], text: str) -> None:
-        self.busy = True
-        self._wanted = len(ranks)
+        self.is_busy = True
+        self._pod_count = len(ranks)
         self.note("dim", f"{self._answered_text()}…")
         try:
             await self._perform(ranks, ("sh", "-c", text), self._show_result)
@@ -119,7 +119,7 @@ class ExecAll(WorkDialog):
         else:
             code = worst_exit_code(self._ended)
             self.note("bad" if code else "ok", self._answered_text() + (f"; worst exit code {code}." if code else "."))
-        self.busy = False
+        self.is_busy = False
 
     def _show_result(self, output: RankOutput) -> None:
         self._ended.append(output)
@@ -129,7 +129,7 @@ class ExecAll(WorkDialog):
     def _answered_text(self) -> str:
         kinds = len(group_outputs(self._ended))
         same = "" if not self._ended else ", all the same" if kinds == 1 else f", {kinds} different answers"
-        return f"{len(self._ended)} of {count(self._wanted, 'pod')} answered{same if len(self._ended) > 1 else ''}"
+        return f"{len(self._ended)} of {count(self._pod_count, 'pod')} answered{same if len(self._ended) > 1 else ''}"
 
 
 class QuickNccl(WorkDialog):
@@ -146,7 +146,7 @@ class QuickNccl(WorkDialog):
     def __init__(self, title: str, sizes: str, perform: RunTest) -> None:
         super().__init__()
         self._title, self._sizes, self._perform = title, sizes, perform
-        self._complaint = ""  # its last message beside its table
+        self._last_message = ""  # its last message beside its table
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
@@ -156,14 +156,14 @@ class QuickNccl(WorkDialog):
             yield Static("⏎ runs   esc stops waiting, then closes", classes="keys", markup=False)
 
     def on_mount(self) -> None:
-        self.panel.waiting = "No row yet."
+        self.panel.waiting_text = "No row yet."
         what = f"all_reduce_perf of {self._sizes} on all GPUs of the pod"
         self.note("waits", f"{what}, which slows down what runs there.")
         self.panel.table.focus()
 
     def action_measure(self) -> None:
-        if not self.busy:
-            self.busy = True
+        if not self.is_busy:
+            self.is_busy = True
             self._run_test()
 
     @work(group="work", exclusive=True)
@@ -179,14 +179,14 @@ class QuickNccl(WorkDialog):
             bad = test is None or test.ok is False
             words = "Done" if average is None else f"Done: average {average:,.1f} GB/s"
             message = f"{words}; values are wrong." if bad and test else f"{words}."
-            self.note("bad" if bad else "ok", f"{message} {self._complaint}".rstrip())
-        self.busy = False
+            self.note("bad" if bad else "ok", f"{message} {self._last_message}".rstrip())
+        self.is_busy = False
 
     def _show_result(self, test: MeasuredTest) -> None:
-        self.panel.measured = (test,)
+        self.panel.job_tests = (test,)
 
     def _note_last_line(self, text: str) -> None:
-        self._complaint = one_line(text.strip().rpartition("\n")[2])
+        self._last_message = one_line(text.strip().rpartition("\n")[2])
 
     def stopped_words(self) -> str:
         return "Stopped waiting; it may still run there."

@@ -99,10 +99,10 @@ class CopyDialog(WorkDialog):
     target = getters.query_one("#target", Input)
     details = getters.query_one("#details", SentenceLine)
 
-    def __init__(self, title: str, sides: tuple[str, str], perform: Perform, *, target: str = "") -> None:
+    def __init__(self, title: str, path_labels: tuple[str, str], perform: Perform, *, target: str = "") -> None:
         super().__init__()
-        self._heading, self._sides, self._perform, self._first_target = title, sides, perform, target
-        self._began = self._drawn = 0.0
+        self._heading, self._sides, self._perform, self._first_target = title, path_labels, perform, target
+        self._began_at = self._progress_drawn_at = 0.0
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
@@ -123,7 +123,7 @@ class CopyDialog(WorkDialog):
 
     @on(Input.Submitted)
     def _submit_paths(self) -> None:
-        if self.busy:
+        if self.is_busy:
             return
         empty = next((each for each in (self.source, self.target) if not each.value.strip()), None)
         if empty is not None:
@@ -134,7 +134,7 @@ class CopyDialog(WorkDialog):
 
     @work(group="work", exclusive=True)
     async def _run_copy(self, source: str, target: str) -> None:
-        self.busy, self._began = True, time.monotonic()
+        self.is_busy, self._began_at = True, time.monotonic()
         self.details.runs = ()
         self.note("dim", "Listing files…")
         try:
@@ -143,14 +143,14 @@ class CopyDialog(WorkDialog):
             self.note("bad", str(error))
         else:
             self._show_report(report)
-        self.busy = False
+        self.is_busy = False
 
     def _show_progress(self, far: CopyProgress) -> None:
         now = time.monotonic()
-        if now - self._drawn < _PROGRESS_SECONDS:
+        if now - self._progress_drawn_at < _PROGRESS_SECONDS:
             return
-        self._drawn = now
-        spent = now - self._began
+        self._progress_drawn_at = now
+        spent = now - self._began_at
         rate = (far.done - far.resumed_bytes) / spent if spent > 0 else 0.0
         left = f", {duration((far.total - far.done) / rate)} left" if rate > 0 and far.total > far.done else ""
         files = f"  {far.done_files} of {count(far.all_files, 'file')}" if far.all_files > 1 else ""

@@ -32,7 +32,7 @@ async def read_plan(screen: LiveScreen, jobset: JobSet) -> tuple[StopPlan, Conso
 def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleError | None]]) -> list[str]:
     lines, short = [], len(plans) > MAX_JOBS_IN_FULL
     for plan, error in plans:
-        owner = screen.app.whose(plan.owner) if len(plans) > 1 else ""  # of one its title tells it
+        owner = screen.app.format_owner(plan.owner) if len(plans) > 1 else ""  # of one its title tells it
         lines += stop_consequence_lines(plan, owner, is_short=short and error is None)
         lines += [f"  ⚠ {error.message}"] if error else []
     if not short:
@@ -61,7 +61,7 @@ async def stop_jobs(screen: LiveScreen, keys: Sequence[tuple[str, str]]) -> bool
         return False
     names = first_names([each.name for each in found])
     plans = await asyncio.gather(*(read_plan(screen, each) for each in found))
-    others = launched_by_others([plan for plan, _ in plans], screen.app.whose)
+    others = launched_by_others([plan for plan, _ in plans], screen.app.format_owner)
     question = Confirm(f"Stop {names}{others}?", question_lines(screen, plans), verb="Stop")
     if not await screen.app.push_screen_wait(question) or not await _stops_what_has_ended(screen, found):
         return False

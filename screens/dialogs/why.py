@@ -27,11 +27,11 @@ class WholeReason(Question[None]):
 
     def __init__(self, name: str, lines: Lines) -> None:
         super().__init__()
-        self._about, self._lines = name, lines
+        self._reason_name, self._lines = name, lines
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as box:
-            box.border_title, box.border_subtitle = Content(one_line(self._about)), "w or esc closes"
+            box.border_title, box.border_subtitle = Content(one_line(self._reason_name)), "w or esc closes"
             for runs in self._lines:
                 yield (part := SentenceLine())
                 part.runs = tuple(runs)

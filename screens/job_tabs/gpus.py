@@ -49,17 +49,17 @@ class GpuRow:
 
     gpus: PodGpus
     metric: GpuMetric
-    middle: float | None
-    odd: float  # how far from it a GPU stands out
+    median: float | None
+    outlier_distance: float  # how far from it a GPU stands out
 
     def gpu(self, index: int) -> Gpu | None:
         return next((each for each in self.gpus.gpus if each.index == index), None)
 
-    def stands_out(self, gpu: Gpu) -> bool:
+    def is_outlier(self, gpu: Gpu) -> bool:
         value = self.metric.value(gpu)
-        if value is None or self.middle is None:
+        if value is None or self.median is None:
             return False
-        return (self.middle - value if self.metric.low_is_bad else value - self.middle) > self.odd
+        return (self.median - value if self.metric.low_is_bad else value - self.median) > self.outlier_distance
 
 
 def gpu_cell(row: GpuRow, index: int) -> Cell:
@@ -73,7 +73,7 @@ def gpu_cell(row: GpuRow, index: int) -> Cell:
         return [Span("✗", "bad"), Span(f"{number:>{_CELL_COLUMNS - 2}}", "bad")]
     if share is None:
         return Span(f"{number:>{_CELL_COLUMNS - 1}}", "dim")
-    if row.stands_out(gpu):
+    if row.is_outlier(gpu):
         return [Span("▼" if row.metric.low_is_bad else "▲", "waits"), Span(f"{number:>{_CELL_COLUMNS - 2}}", "waits")]
     mark = heat_bar(share, low_is_bad=row.metric.low_is_bad)
     return [mark, Span(f"{number:>{_CELL_COLUMNS - 2}}", mark.style if mark.style == "bad" else "")]
@@ -151,13 +151,13 @@ class GpusTab(JobTab):
     about = getters.query_one("#about", SentenceLine)
     all_metrics = getters.query_one("#metrics", CutLines)
     board = GpuBoard()
-    _place = 0
+    _metric_index = 0
     source: GpuSource = ""
-    _reading = False
+    _is_reading = False
 
     def __init__(self, key: tuple[str, str]) -> None:
         super().__init__(key)
-        self._foremost = OutlierOrder()
+        self._outlier_order = OutlierOrder()
 
     def compose(self) -> ComposeResult:
         yield SentenceLine(id="about")
@@ -182,19 +182,19 @@ class GpusTab(JobTab):
     on_resize = _show_all_metrics
 
     def opened(self) -> None:
-        if not self._reading:
-            self._reading = True
+        if not self._is_reading:
+            self._is_reading = True
             self._read_gpus()
 
     def resume_after_reconnect(self) -> None:
         if self.is_open:
-            self._reading = True
+            self._is_reading = True
             self._read_gpus()
 
     def deactivated(self) -> None:
         super().deactivated()
         self.workers.cancel_group(self, "gpus")
-        self._reading = False
+        self._is_reading = False
 
     @work(group="gpus", exclusive=True)
     async def _read_gpus(self) -> None:
@@ -203,7 +203,7 @@ class GpusTab(JobTab):
                 async for board in boards:
                     self.board = board
                     self._show_board()
-        self._reading = False
+        self._is_reading = False
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         self._show_board()
@@ -219,12 +219,12 @@ class GpusTab(JobTab):
     def action_source(self) -> None:
         self.source = NVIDIA_SMI if self.source == DCGM else DCGM
         self.board = GpuBoard()
-        self._reading = True
+        self._is_reading = True
         self._read_gpus()
         self._show_board()
 
     def action_metric(self, step: int) -> None:
-        self._place = (self._place + step) % len(GPU_METRICS)
+        self._metric_index = (self._metric_index + step) % len(GPU_METRICS)
         self._show_board()
 
     @property
@@ -232,12 +232,12 @@ class GpusTab(JobTab):
         return "; ".join(gpu_faults(self.board)[:2])
 
     def _show_board(self) -> None:
-        what, board = GPU_METRICS[self._place], self.board
+        what, board = GPU_METRICS[self._metric_index], self.board
         middle = board.median(what)
         ranks = {rank.rank: rank for rank in board.ranks}
         rows: dict[RowKey, GpuRow] = {
             (str(number),): GpuRow(ranks[number], what, middle, board.outlier_distance(what))
-            for number in self._foremost.sort_ranks(board, what)
+            for number in self._outlier_order.sort_ranks(board, what)
         }
         self.table.fit_gpus(max((gpu.index + 1 for _, gpu in board.all_gpus), default=MIN_GPU_COLUMNS))
         self.table.show_rows(rows)

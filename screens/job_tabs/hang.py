@@ -136,7 +136,7 @@ class HangTab(JobTab):
     table = focus_target = getters.query_one(HangGroupTable)
     text = getters.query_one(OutputText)
     report: HangReport | None = None
-    _asked = False
+    _was_opened = False
     _agreed = False
 
     def compose(self) -> ComposeResult:
@@ -159,8 +159,8 @@ class HangTab(JobTab):
         return self.report.short.rstrip(".") if lives and self.report is not None and self.report.suspects else ""
 
     def opened(self) -> None:
-        if not self._asked:
-            self._asked = True
+        if not self._was_opened:
+            self._was_opened = True
             made = self.live.session.inspector.reports.get(self.key)
             monitor = self.live.session.jobs.find_monitor(self.key)
             if made is not None and monitor is not None and monitor.watch.verdict:  # made since its last step
@@ -179,10 +179,10 @@ class HangTab(JobTab):
     def _find_hang_of_others(self) -> Diagnosis | None:
         """The hang report of this job that another console made."""
         line = self.line
-        if line is None or not line.verdict or line.health.state not in STEPLESS_WORDS:
+        if line is None or not line.hang_verdict or line.health.state not in STEPLESS_WORDS:
             return None
         found = self.live.session.diagnoses.find(line.jobset.uid, DiagnosisKind.HANG)
-        return found if found is not None and found.words == line.verdict else None
+        return found if found is not None and found.words == line.hang_verdict else None
 
     def _show_hang_of_others(self, diagnosis: Diagnosis) -> None:
         """Show the verdict of another console, and where the whole report is."""

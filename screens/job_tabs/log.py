@@ -28,7 +28,7 @@ from console.metrics.log_search import (
 from console.scheduling.pod_slots import first_failure
 from rankscope import format_pods
 from screens import wording
-from screens.columns.job_header import rank_log_waits_for
+from screens.columns.job_header import why_no_rank_log
 from screens.columns.jobs import JobLine
 from screens.columns.live_jobs import alarm_by_log
 from screens.dialogs.save_and_copy import save_log
@@ -76,15 +76,15 @@ class LogTab(JobTab):
     view = getters.query_one(LogView)
     focus_target = getters.query_one(LogLines)
     mode = "one"
-    _asked = False
+    _was_opened = False
     _log: JobLog | None = None
-    _renewed = -1
-    given = False
+    _drawn_parts = -1
+    is_pod_chosen = False
     """Whether a person has chosen the pod whose log is opened, so that the tab selects no more relevant one."""
-    _led_to: AlarmKind | None = None  # of the alarm whose place was shown last
-    _offer: FoundLine | None = None  # the first error of another pod, while Enter goes there
+    _shown_alarm_kind: AlarmKind | None = None  # of the alarm whose place was shown last
+    _error_elsewhere: FoundLine | None = None  # the first error of another pod, while Enter goes there
     _wanted_line: tuple[float, float] | None = None  # time and number of the step whose line is to be shown
-    _step: TextRow | None = None  # the line of a step that is marked, or the last in sight
+    _step_row: TextRow | None = None  # the line of a step that is marked, or the last in sight
 
     @property
     def turns_ranks(self) -> bool:
@@ -95,14 +95,14 @@ class LogTab(JobTab):
 
     def activated(self) -> None:
         """Start to follow: at the alarm's line, or in the pod that prints the steps."""
-        first, alarm = not self._asked, self._active_alarm()
+        first, alarm = not self._was_opened, self._active_alarm()
         if first:
-            self._asked = True
+            self._was_opened = True
             self._follow_log()
         super().activated()
-        if not self.given and (first or (alarm is not None and alarm.kind is not self._led_to)):
+        if not self.is_pod_chosen and (first or (alarm is not None and alarm.kind is not self._shown_alarm_kind)):
             self._find_relevant_pod()
-        self.given = False
+        self.is_pod_chosen = False
 
     def _active_alarm(self) -> Alarm | None:
         if self.line is None:
@@ -127,7 +127,7 @@ class LogTab(JobTab):
             place = await asyncio.to_thread(locate_alarm, self._segments_of(), alarm)
             if place is not None:
                 break
-        self._led_to = alarm.kind if alarm is not None else None
+        self._shown_alarm_kind = alarm.kind if alarm is not None else None
         if place is None:
             if alarm is not None and self.mode == "one" and self.rank == pod:
                 self.action_mode()
@@ -138,7 +138,7 @@ class LogTab(JobTab):
             self.view.lines.find_first(place.pattern)
 
     def _go_to_pod(self, pod: int) -> None:
-        self.post_message(self.Chosen(pod, led=True))
+        self.post_message(self.Chosen(pod, by_tab=True))
         self.rank = pod
 
     @on(LogView.NoError)
@@ -157,22 +157,22 @@ class LogTab(JobTab):
         several = len(found) > 1
         others = f"{format_pods(*found)} {'have' if several else 'has'} some, first"
         others += f" pod {first.pod}" if several else ""
-        self._offer = first
+        self._error_elsewhere = first
         self.refresh_bindings()
         self.view.show_answer(f"pod {self.rank} has none; {others} at {where}: Enter", OFFER_SECONDS)
         await asyncio.sleep(OFFER_SECONDS)
-        self._offer = None
+        self._error_elsewhere = None
         self.refresh_bindings()
 
     def action_go_there(self) -> None:
-        if self._offer is not None:
-            self._go_to_pod(self._offer.pod)
-            self._offer = None
+        if self._error_elsewhere is not None:
+            self._go_to_pod(self._error_elsewhere.pod)
+            self._error_elsewhere = None
             self.view.show_answer("")
             self.view.action_first_error()
 
     def offers(self) -> dict[str, object]:
-        return {"go_there": self._offer, "chart": self._step}
+        return {"go_there": self._error_elsewhere, "chart": self._step_row}
 
     # from a step to its place in the charts, and back
 
@@ -181,14 +181,14 @@ class LogTab(JobTab):
 
     def _find_step_line(self) -> None:
         rows = self.view.lines.rows_in_sight() if self.is_open else []
-        before, self._step = self._step, next((row for row in rows if has_step(row.full_text)), None)
-        if bool(before) != bool(self._step):
+        before, self._step_row = self._step_row, next((row for row in rows if has_step(row.full_text)), None)
+        if bool(before) != bool(self._step_row):
             self.refresh_bindings()
 
     def action_chart(self) -> None:
         self._find_step_line()
-        if self._step is not None:
-            self.post_message(self.Chosen(self.rank, "training", line=(self._step.time, self._step.full_text)))
+        if self._step_row is not None:
+            self.post_message(self.Chosen(self.rank, "training", line=(self._step_row.time, self._step_row.full_text)))
 
     def show_line(self, time: float, sentence: str) -> None:
         self._wanted_line = time, float(sentence)
@@ -210,7 +210,7 @@ class LogTab(JobTab):
         self._find_step_line()
 
     def resume_after_reconnect(self) -> None:
-        if self._asked:
+        if self._was_opened:
             self._follow_log()
 
     def update_note(self, line: JobLine | None, fleet: Fleet) -> None:
@@ -234,7 +234,7 @@ class LogTab(JobTab):
                 await log.ready.wait()
                 self._log = log
                 # Lines that came early may be shown already, at the place of an alarm: they stay there.
-                self._show_log(again=before is not None or self._renewed >= 0)
+                self._show_log(again=before is not None or self._drawn_parts >= 0)
                 if before is not None and self.mode == "agreed":
                     self._merge_common_lines(log, again=True)
                 self._show_wanted()
@@ -244,7 +244,7 @@ class LogTab(JobTab):
     async def _redraw_while_open(self, log: JobLog) -> None:
         """Draw new lines a few times a second while the tab is visible."""
         with log.subscribe() as news:
-            while not log.closed:
+            while not log.is_closed:
                 await news.wait()
                 if news.take_changed() and self.is_open:
                     self.opened()
@@ -256,9 +256,9 @@ class LogTab(JobTab):
         log = self._log
         if log is None:
             return
-        if self._renewed != len(log.parts):
+        if self._drawn_parts != len(log.parts):
             self._show_log(again=True)
-        self.view.lines.renew()
+        self.view.lines.show_changes()
         self._update_status()
 
     # what is shown
@@ -268,7 +268,7 @@ class LogTab(JobTab):
         log = self._log
         if log is None:
             return
-        self._renewed = len(log.parts)
+        self._drawn_parts = len(log.parts)
         if self.mode == "agreed":
             if not again:
                 self._merge_common_lines(log)
@@ -316,7 +316,7 @@ class LogTab(JobTab):
                     again = False
                     self.view.lines.switch_source(text)
                 if self.is_open:
-                    self.view.lines.renew()
+                    self.view.lines.show_changes()
                 await asyncio.sleep(0)
 
     def action_mode(self) -> None:
@@ -327,23 +327,23 @@ class LogTab(JobTab):
         self.refresh_bindings()
 
     def _update_status(self) -> None:
-        if not self._asked:
+        if not self._was_opened:
             return
         log, line = self._log, self.line
-        over = "○ the log has ended" if log is not None and log.finished else ""  # else it is followed
-        self.view.over = WAITING_FOR_CONNECTION if log is not None and log.closed else over
+        over = "○ the log has ended" if log is not None and log.is_finished else ""  # else it is followed
+        self.view.end_reason = WAITING_FOR_CONNECTION if log is not None and log.is_closed else over
         if line is None and (log is None or not log.parts):
-            self.view.over, self.view.status = "", self.waits_to_appear()
+            self.view.end_reason, self.view.status = "", self.waits_to_appear()
             return
         parts = [_MODE_TITLES[self.mode] if self.mode != "one" else self._about_rank()]
-        if log is not None and not log.closed:
+        if log is not None and not log.is_closed:
             coverage = log.coverage
             parts += [coverage.sentence, coverage.why]
             if log.gone and log.parts:
                 parts.insert(0, "kept on this machine")
         self.view.status = "  ".join(each for each in parts if each)
         self._find_step_line()
-        self.view.drawn = self._latest_tqdm_bar()
+        self.view.progress_bar = self._latest_tqdm_bar()
 
     def _latest_tqdm_bar(self) -> str:
         bars = self._log.progress_bars({self.rank} if self.mode == "one" else None) if self._log is not None else {}
@@ -357,7 +357,7 @@ class LogTab(JobTab):
         rank = self.line.pod_slots[self.rank] if self.line and self.rank < len(self.line.pod_slots) else None
         if rank is None:
             return f"pod {self.rank}"
-        waits = rank_log_waits_for(rank.number, rank.pod, is_over=bool(self.line and self.line.jobset.finished))
+        waits = why_no_rank_log(rank.number, rank.pod, is_over=bool(self.line and self.line.jobset.finished))
         kept = self._log is not None and any(map(len, self._log.segments_of(rank.number)))
         if waits and not (kept and rank.pod is None):
             return waits

@@ -14,7 +14,7 @@ from console.kube.objects.jobset import JobState, RecipeKind, recipe_kind
 from console.kube.snapshot import Fleet
 from console.metrics.export_results import export_tests
 from console.metrics.health import STEPLESS_WORDS
-from screens.columns.job_header import rank_log_waits_for, why_no_table
+from screens.columns.job_header import why_no_rank_log, why_no_table
 from screens.columns.jobs import JobLine, health_spans
 from screens.dialogs.question import Pick, PickEntry
 from screens.dialogs.save_and_copy import save_export
@@ -39,10 +39,10 @@ class NcclTab(JobTab):
 
     panel = getters.query_one(NcclPanel)
     focus_target = getters.query_one(NcclTable)
-    _measured = ""
+    _read_of = ""
 
     def compose(self) -> ComposeResult:
-        (panel := NcclPanel()).tail = self._last_lines
+        (panel := NcclPanel()).log_tail = self._last_lines
         yield panel
 
     def _last_lines(self, width: int, height: int, now: float) -> Lines:
@@ -52,28 +52,28 @@ class NcclTab(JobTab):
         return tail_lines(self.line, measures, width, height, now)
 
     def resume_after_reconnect(self) -> None:
-        self._measured = ""  # the next snapshot, which comes at once, begins to read again
+        self._read_of = ""  # the next snapshot, which comes at once, begins to read again
 
     def update_note(self, line: JobLine | None, fleet: Fleet) -> None:
-        self.panel.waiting = why_no_table(line) if line else self.waits_to_appear()
-        self.panel.comparable = line is None or line.jobset.gpus >= REFERENCE_RANKS
-        self.panel.over = line is None or line.jobset.finished or line.jobset.state is JobState.STOPPING
-        self.panel.late = tuple(health_spans(line.health)) if line and line.health.state in STEPLESS_WORDS else ()
+        self.panel.waiting_text = why_no_table(line) if line else self.waits_to_appear()
+        self.panel.is_comparable = line is None or line.jobset.gpus >= REFERENCE_RANKS
+        self.panel.is_over = line is None or line.jobset.finished or line.jobset.state is JobState.STOPPING
+        self.panel.late_spans = tuple(health_spans(line.health)) if line and line.health.state in STEPLESS_WORDS else ()
         if line is None:
-            if self.is_open and not self._measured:
-                self._measured = "kept"
+            if self.is_open and not self._read_of:
+                self._read_of = "kept"
                 self._follow_measures()
             return
         if not (self.is_open or recipe_kind(line.jobset.recipe) is RecipeKind.NCCL):
             return
         first = line.pod_slots[0].pod if line.pod_slots else None
-        started = not rank_log_waits_for(0, first) or line.jobset.finished
-        if self._measured != line.jobset.uid and started:
-            self._measured = line.jobset.uid
+        started = not why_no_rank_log(0, first) or line.jobset.finished
+        if self._read_of != line.jobset.uid and started:
+            self._read_of = line.jobset.uid
             self._follow_measures()
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
-        self.panel.before.renew()
+        self.panel.earlier_pane.renew()
 
     @work(group="nccl", exclusive=True)
     async def _follow_measures(self) -> None:
@@ -84,40 +84,40 @@ class NcclTab(JobTab):
                 async for now in changes:
                     panel = self.panel
                     history = self.live.session.measures.test_history
-                    panel.nodes, panel.kept = history.nodes, history.tests
-                    panel.measured = now.tests
+                    panel.nodes, panel.stored_tests = history.nodes, history.tests
+                    panel.job_tests = now.tests
                     panel.unreadable = now.unreadable.get("nccl")
                     peak = panel.test.peak_busbw if panel.test else None
                     self.note = f"{peak:,.0f} GB/s" if peak is not None and not now.is_reading_old_lines else ""
                     self.refresh_bindings()
         except ConsoleError as error:
-            self.panel.waiting = f"The tables cannot be read: {error}"
+            self.panel.waiting_text = f"The tables cannot be read: {error}"
 
     # what can be done with it
 
     def offers(self) -> dict[str, object]:
-        return {"against": self.panel.earlier or self.panel.against, "save": self.panel.shown}
+        return {"against": self.panel.earlier or self.panel.compared_test, "save": self.panel.shown}
 
     @work(group="actions")
     async def action_against(self) -> None:
         panel = self.panel
         earlier = {f"{each.job or 'test'} {clock(each.at)}": each for each in panel.earlier}
         choices = [
-            PickEntry(name, f"{each.busbw:,.0f} GB/s" if each.busbw else "", each == panel.against)
+            PickEntry(name, f"{each.busbw:,.0f} GB/s" if each.busbw else "", each == panel.compared_test)
             for name, each in earlier.items()
         ]
-        if panel.against is not None:
+        if panel.compared_test is not None:
             choices.append(PickEntry("nothing", "no comparison"))
         picked = await self.app.push_screen_wait(Pick("Compare with an earlier test of the same kind", choices))
         if picked is not None:
-            panel.against = earlier.get(picked)
+            panel.compared_test = earlier.get(picked)
 
     @work(group="actions")
     async def action_save(self) -> None:
         panel, shown = self.panel, self.panel.shown
         if shown is None:
             return
-        others = [(panel.against.job, panel.against.test)] if panel.against else []
+        others = [(panel.compared_test.job, panel.compared_test.test)] if panel.compared_test else []
         compared = is_comparable(shown.test, shown.accelerator)
 
         def text(kind: str) -> str:

@@ -131,7 +131,7 @@ class PodCell:
     steps_behind: int = 0  # steps behind the leading pod rank
     late_mark: Span | None = None  # of a pod with a slow rank: for what share of the step the others wait for that
 
-    def run(self, now: float) -> Span:
+    def span(self, now: float) -> Span:
         """The pod's mark: the more recent its last line the brighter; ▼ if it is behind the others."""
         if self.steps_behind and self.glyph.style != "bad":
             return Span("▼", "bad")
@@ -187,7 +187,7 @@ class PodMatrix(StyledWidget, can_focus=True):
         segments = [Segment(f"{first:>{GUTTER_COLUMNS - 1}} ", ground + self.style_of("dim"))]
         for index, cell in enumerate(self.cells[first : first + count], first):
             back = ground + self.ground("cursor") if self.has_focus and index == self.cursor else ground
-            mark = cell.run(now)
+            mark = cell.span(now)
             segments.append(Segment(mark.text, back + self.style_of(mark.style)))
             segments.append(Segment(" ", ground))
         return Strip(segments).adjust_cell_length(self.size.width, ground)
@@ -195,10 +195,10 @@ class PodMatrix(StyledWidget, can_focus=True):
     def action_move(self, across: int, down: int) -> None:
         self._move_cursor(self.cursor + across + down * self.ranks_per_line(self.size.width))
 
-    def _move_cursor(self, to: int) -> None:
-        if 0 <= to < len(self.cells):
-            self.cursor = to
-            self.post_message(self.Pointed(self.cells[to].number))
+    def _move_cursor(self, cell_index: int) -> None:
+        if 0 <= cell_index < len(self.cells):
+            self.cursor = cell_index
+            self.post_message(self.Pointed(self.cells[cell_index].number))
 
     def action_open(self) -> None:
         if self.cells:
@@ -298,10 +298,10 @@ class RanksTab(JobTab):
     matrix = getters.query_one(PodMatrix)
     table = focus_target = getters.query_one(RankTable)
     latest = getters.query_one(EventTable)
-    _pulse: RankProgress | None = None
-    _listening = False
-    _described = (0, 0)
-    _drawn: Fleet | None = None
+    _rank_progress: RankProgress | None = None
+    _is_following = False
+    _described_failures = (0, 0)
+    _drawn_fleet: Fleet | None = None
 
     def compose(self) -> ComposeResult:
         yield FailureCardView()
@@ -317,8 +317,8 @@ class RanksTab(JobTab):
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         if line is None:
             return
-        if fleet is not self._drawn:  # else only how far the job is has changed
-            self._drawn = fleet
+        if fleet is not self._drawn_fleet:  # else only how far the job is has changed
+            self._drawn_fleet = fleet
             rows: dict[RowKey, PodSlot] = {(str(rank.number),): rank for rank in line.pod_slots}
             began = self.table.cursor is None
             self.table.show_rows(rows, fleet.links.get("pods"))
@@ -329,12 +329,12 @@ class RanksTab(JobTab):
         self.matrix.display = many or bool(_slow_ranks(line))
         self._show_cells(line)
         # All ranks are listened to once they are too many to look at one by one and one of them runs.
-        if not self._listening and many and any(rank.phase == "Running" for rank in line.pod_slots):
-            self._listening = True
+        if not self._is_following and many and any(rank.phase == "Running" for rank in line.pod_slots):
+            self._is_following = True
             self._follow_lines()
         about = (line.jobset.restarts, len(rank_failures(line.jobset, line.fleet)))
-        if any(about) and about != self._described:  # more has ended badly
-            self._described = about
+        if any(about) and about != self._described_failures:  # more has ended badly
+            self._described_failures = about
             self._read_card()
         self._show_waits(line)
         self._make_room()
@@ -343,7 +343,7 @@ class RanksTab(JobTab):
         """Show why a waiting job waits and when it would start, or how long ranks wait for the chosen pod."""
         width, lines, now = self.live.size.width - 3, Lines(), SERVER_CLOCK.now()
         if line.jobset.state is JobState.PENDING:
-            lines = waiting_lines(line.why, width, self.live.app.whose)
+            lines = waiting_lines(line.why, width, self.live.app.format_owner)
         elif line.slow is not None and _slow_ranks(line):
             gpus = line.pod_slots[self.rank].gpus if self.rank < len(line.pod_slots) else 0
             lines = slow_lines(line.slow, self.rank, gpus, width, now)
@@ -359,7 +359,7 @@ class RanksTab(JobTab):
             self._make_room()
 
     def _show_cells(self, line: JobLine) -> None:
-        pulse = self._pulse
+        pulse = self._rank_progress
         last_lines, behind = (pulse.last_line_at, pulse.steps_behind) if pulse else ({}, lambda rank: 0)
         slow = sorted(_slow_ranks(line), key=lambda late: late.share)
         late = {each.pod_index: late_mark(each) for each in slow}  # of several in a pod the last, which is the worst
@@ -380,13 +380,13 @@ class RanksTab(JobTab):
         with self.live.report_errors("The pods cannot be watched"):
             async with self.live.session.measures.open_job(*self.key) as job, aclosing(job.follow_changes()) as changes:
                 async for _ in changes:
-                    self._pulse = job.ranks
+                    self._rank_progress = job.ranks
                     if self.is_open and self.line is not None:
                         self._show_cells(self.line)
                     await asyncio.sleep(REDRAW_SECONDS)
 
     def resume_after_reconnect(self) -> None:
-        if self._listening:
+        if self._is_following:
             self._follow_lines()
 
     @work(group="card", exclusive=True)
@@ -427,7 +427,7 @@ class RanksTab(JobTab):
         return others
 
     @on(PodMatrix.Pointed)
-    def point(self, event: PodMatrix.Pointed) -> None:
+    def choose_cell(self, event: PodMatrix.Pointed) -> None:
         self.table.move_to((str(event.number),))
 
     @on(PodMatrix.Opened)

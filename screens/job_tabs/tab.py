@@ -38,8 +38,8 @@ class JobTab(Room, metaclass=AbstractWidgetMeta):
     @dataclass
     class Chosen(Message):
         rank: int
-        open: str = ""  # name of the tab to open with it; empty: none
-        led: bool = False  # whether the tab led there by itself: no person has chosen it
+        tab_name: str = ""  # name of the tab to open with it; empty: none
+        by_tab: bool = False  # whether the tab led there by itself: no person has chosen it
         line: tuple[float, str] | None = None  # the tab is to show it: its time, and its text or the number it names
 
     def __init__(self, key: tuple[str, str]) -> None:

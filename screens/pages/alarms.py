@@ -57,7 +57,7 @@ class AlarmTable(ResourceTable[Alarm]):
 class AlarmsScreen(LiveScreen):
     """The Alarms page: which jobs are watched, all alarms, and the text of the selected one."""
 
-    crumb = "alarms"
+    trail_name = "alarms"
     KINDS = ("jobsets",)
     CHANGES_CLUSTER = frozenset({"act", "remedy"})
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -151,9 +151,9 @@ class AlarmsScreen(LiveScreen):
         jobset = self.app.fleet.jobsets.get((alarm.namespace, alarm.job))
         if jobset is None and alarm.job and self.app.connected:
             return ""
-        owner = self.app.whose(jobset.owner) if jobset is not None else ""
+        owner = self.app.format_owner(jobset.owner) if jobset is not None else ""
         may_stop = not self.app.settings.read_only
-        sentence = alarm.next_step(owner, may_stop=may_stop, look="Enter", stop="Stop on that page")
+        sentence = alarm.next_step(owner, may_stop=may_stop, look="Enter", stop_key="Stop on that page")
         return f"{sentence or 'It is of no job'}. "
 
     def _remaining_run_words(self, alarm: Alarm) -> str:

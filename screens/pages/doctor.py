@@ -61,9 +61,9 @@ class DoctorScreen(LiveScreen):
         super().__init__()
         self.key = namespace, job
         self._rank = int(rank)
-        self.crumb = f"pod {rank} doctor"
+        self.trail_name = f"pod {rank} doctor"
         self._steps: dict[str, SetupStep] = {}
-        self._running = False
+        self._is_running = False
 
     def body(self) -> ComposeResult:
         yield SentenceLine(id="who")
@@ -89,13 +89,13 @@ class DoctorScreen(LiveScreen):
 
     @work(group="doctor", exclusive=True)
     async def _run_diagnosis(self) -> None:
-        self._running = True
+        self._is_running = True
         self._draw_steps()
         with self.report_errors(f"Could not check pod {self._rank}"):
             async for step in self.session.attach.diagnose(*self.key, self._rank):
                 self._steps[step.name] = step
                 self._draw_steps()
-        self._running = False
+        self._is_running = False
         self._draw_steps()
 
     def _draw_steps(self) -> None:
@@ -110,7 +110,7 @@ class DoctorScreen(LiveScreen):
         failed = next((step for step in self._steps.values() if step.state is StepState.FAILED), None)
         if failed:
             return f"cannot be reached by ssh: {failed.title} failed."
-        if self._running:
+        if self._is_running:
             return "is checked."
         if any(step.state is StepState.WARNING for step in self._steps.values()):
             return "can be reached by ssh, with something to mind."

@@ -50,15 +50,15 @@ def largest_free_words(floor: PoolFloor) -> list[Span]:
     if not floor.total:
         return []
     largest = floor.largest
-    if not largest.in_all:
+    if not largest.total:
         loose = f"; {count(floor.free, 'GPU')} free on shared hosts" if floor.free else ""
         return [Span(f"{format_gpu_sum(floor)}. No host is wholly free{loose}.", "dim")]
     where = f" in {largest.subblock or 'one subblock'}"
     runs = [Span("Largest free: ", "dim"), Span(f"{largest.in_subblock} GPUs", "strong"), Span(where, "dim")]
     if largest.in_block > largest.in_subblock:
         runs += [Span(", ", "dim"), Span(f"{largest.in_block}", "strong"), Span(" in one block", "dim")]
-    if largest.in_all > largest.in_block:
-        runs += [Span(", ", "dim"), Span(f"{largest.in_all}", "strong"), Span(" in all", "dim")]
+    if largest.total > largest.in_block:
+        runs += [Span(", ", "dim"), Span(f"{largest.total}", "strong"), Span(" in all", "dim")]
     return [*runs, Span(f". {format_gpu_sum(floor)}.", "dim")]
 
 
@@ -80,9 +80,9 @@ CELLS_PER_HOST = 230  # cells of the terminal for each host from which on the ma
 class FleetScreen(PanedScreen, PoolsScreen):
     CSS_PATH = "fleet.tcss"
     KINDS = ("nodes", "pods")
-    OPENS = "pool"
+    ROW_PAGE = "pool"
     RIGHT = 150
-    TAKES = False
+    PANE_TAKES_LINES = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "app.focus_next", "Floor / pools", id="fleet.other", tooltip="Between the list and the floor"),
         Binding("a", "google", "All pools", id="fleet.google",
@@ -104,16 +104,16 @@ class FleetScreen(PanedScreen, PoolsScreen):
         yield FloorKey()
 
     def on_mount(self) -> None:
-        self.follow_jobs(lambda: self._jobs, lambda: bool(self._jobs))
+        self.follow_jobs(lambda: self._pane_job_keys, lambda: bool(self._pane_job_keys))
 
-    _jobs: Sequence[tuple[str, str]] = ()
+    _pane_job_keys: Sequence[tuple[str, str]] = ()
     """Keys of the jobs in the pane, whose progress is followed; empty without a pane."""
     running_lines: Mapping[tuple[str, str], JobLine] = {}
     """The rows of running jobs from the last drawing; unchanged ones are used again with their computed values."""
 
     def room_beside(self, width: int, height: int) -> int:
         """The columns free beside the map; 0 if a pane there would make the map smaller."""
-        return super().room_beside(width, height) if self._hosts <= width * height // CELLS_PER_HOST else 0
+        return super().room_beside(width, height) if self._host_count <= width * height // CELLS_PER_HOST else 0
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
         """Hosts with something wrong, the jobs on the hosts, and those that wait for GPUs."""
@@ -121,7 +121,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
         odd: Lines = []
         for host in (host for pool in self._floors for host in pool.floor.hosts):
             state = node_state(host.node, now)
-            names = dict.fromkeys(pip.holder.name for pip in host.pips if pip.holder)
+            names = dict.fromkeys(pip.holder.name for pip in host.gpus if pip.holder)
             held = [Span(f"holds {', '.join(names)}", "dim")] if names else []
             if state[0] != OK:
                 odd += pane_entry([Span(short_node(host.node.name), "strong")], [*state, *held], "", width, low=low)
@@ -132,7 +132,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
         self.running_lines = {line.jobset.key: line for line in run}
         running = sorted(run, key=lambda line: line.sort_key)[:height]
         waiting = [live_job_line(self.app, job, fleet) for job in wait[:height]]
-        self._jobs = [line.jobset.key for line in (*running, *waiting)]
+        self._pane_job_keys = [line.jobset.key for line in (*running, *waiting)]
         for title, these in (("jobs on these hosts", running), ("wait for GPUs", waiting)):
             lines = [
                 each for line in these for each in job_entry(line, self._mark_of(line.jobset), now, width, low=low)
@@ -170,19 +170,19 @@ class FleetScreen(PanedScreen, PoolsScreen):
         headings = [as_last_known(pool_heading(pool)) if stale else pool_heading(pool) for pool in self._floors]
         floors = [pool.floor for pool in self._floors]
         self.map.show_floors(list(zip(headings, floors, strict=True)), self.app.job_style)
-        self._hosts = sum(len(floor.hosts) for floor in floors)
+        self._host_count = sum(len(floor.hosts) for floor in floors)
         self.redraw_pane()
 
-    _asking = False
+    _is_asking_google = False
     _offered: Mapping[str, object] = {}  # keys that come and go, as they were shown last time
 
     def offers(self) -> dict[str, object]:
         faults = any(host.faults for pool in self._floors for host in pool.floor.hosts)
-        return {"google": self._can_ask(), "next_fault": faults}
+        return {"google": self._should_read_pools(), "next_fault": faults}
 
-    def _can_ask(self) -> bool:
+    def _should_read_pools(self) -> bool:
         """Whether to read node pools from Google: the cluster has some, and they were not read yet."""
-        known = self.pools is not None or self._asking
+        known = self.pools is not None or self._is_asking_google
         return not known and any(node.pool for node in self.app.fleet.nodes.values())
 
     def action_next_fault(self) -> None:
@@ -200,7 +200,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
 
     def action_google(self) -> None:
         if self.app.connected:
-            self._asking = self.pools is None
+            self._is_asking_google = self.pools is None
             self._show_key()
             super().poll_again()
 
@@ -209,21 +209,21 @@ class FleetScreen(PanedScreen, PoolsScreen):
             super().poll_again()
 
     def on_screen_suspend(self) -> None:
-        self._asking = False
+        self._is_asking_google = False
 
     def pools_answered(self) -> None:
-        self._asking = False
+        self._is_asking_google = False
         self.show_fleet(self.app.fleet)
 
     def pools_refused(self, error: ConsoleError) -> None:
-        self._asking = False
+        self._is_asking_google = False
         if self.pools is None:
             self._show_key()
             self.notify(str(error), title="Google's pools are not known", severity="error")
             self.workers.cancel_group(self, "google")
 
     _floors: Sequence[Pool] = ()
-    _hosts = 0
+    _host_count = 0
     _holders: Sequence[tuple[Holder, int]] = ()
 
     @on(ResourceTable.Highlighted)
@@ -247,7 +247,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
         runs: list[Span] = []
         left = width
         for number, (holder, gpus) in enumerate(holders):
-            owner = f"{self.app.whose(holder.owner)}, " if holder.owner else ""
+            owner = f"{self.app.format_owner(holder.owner)}, " if holder.owner else ""
             entry = [
                 Span(f"{self.map.glyph(holder.uid)} ", self.app.job_style(holder.uid)),
                 Span(holder.name, "text"),
@@ -271,7 +271,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
             ("‖", "waits", "cordoned"),
             ("◐", "waits", "starting"),
         )
-        runs = [Span("◐ asking Google for all pools …   ", "waits")] if self._asking else []
+        runs = [Span("◐ asking Google for all pools …   ", "waits")] if self._is_asking_google else []
         partly = "" if self.map.zoom is MapZoom.GPUS else f"{PARTLY_USED} partly used  "
         runs.append(Span(f"■ a {self.map.zoom} of a job  {partly}· free  ", "dim"))
         for glyph, style, word in marks:

@@ -52,7 +52,7 @@ class ImageTable(ResourceTable["Image"]):
 
 
 class ImagesScreen(ProjectRegionScreen, GoogleScreen):
-    crumb = "images"
+    trail_name = "images"
     DEFAULT_CSS = """
     ImagesScreen BuildTable { height: 2fr; }
     ImagesScreen ImageTable { height: 3fr; }
@@ -111,7 +111,7 @@ class ImagesScreen(ProjectRegionScreen, GoogleScreen):
     async def _require_place(self) -> bool:
         """Whether the Google project and region are known; if not, the tables say why."""
         try:
-            if await self.placed(region=True):
+            if await self.ensure_place(needs_region=True):
                 return True
             error: ConsoleError = BadInput("No cluster is connected, and no region was named.", "w asks for it.")
         except ConsoleError as why:
@@ -263,14 +263,14 @@ class BuildScreen(InGoogleScreen):
 
     def __init__(self, number: str, project: str, location: str) -> None:
         super().__init__()
-        self._about = number, project, location
-        self.crumb = f"build {number[:8]}"
+        self._build_id = number, project, location
+        self.trail_name = f"build {number[:8]}"
         self.build: Build | None = None
         self._connection: object | None = None
         """The connection by which the log was last requested; None before that, and without a cluster."""
-        self._given: Counter[BuildLine] = Counter()
+        self._shown_lines: Counter[BuildLine] = Counter()
         """The log lines shown so far, with their counts: each request returns the log from its beginning."""
-        self._read_all = False
+        self._log_complete = False
 
     def body(self) -> ComposeResult:
         yield SummaryLine()
@@ -279,14 +279,14 @@ class BuildScreen(InGoogleScreen):
     def on_mount(self) -> None:
         self.view.lines.focus()
         self._connection = self.app.connection
-        self.set_interval(BUILD_POLL_SECONDS, self.look)
+        self.set_interval(BUILD_POLL_SECONDS, self.read_build)
         self.read()
 
     def read(self) -> None:
         """Read the build's state and the new part of its log."""
-        self.look()
-        if not self._read_all:
-            self.follow()
+        self.read_build()
+        if not self._log_complete:
+            self.follow_log()
 
     def show_fleet(self, fleet: Fleet) -> None:
         if (connection := self.app.connection) not in {None, self._connection}:
@@ -298,10 +298,10 @@ class BuildScreen(InGoogleScreen):
         self._show_build_details()
 
     @work(group="look", exclusive=True)
-    async def look(self) -> None:
+    async def read_build(self) -> None:
         if self.is_current and (self.build is None or not self.build.over):
             try:
-                self.build = await self.app.google.images.read_build(*self._about)
+                self.build = await self.app.google.images.read_build(*self._build_id)
             except ConsoleError as error:
                 self.head.runs = error_spans(error.message)
                 return
@@ -323,27 +323,27 @@ class BuildScreen(InGoogleScreen):
         )
 
     @work(group="log", exclusive=True)
-    async def follow(self) -> None:
-        number, project, location = self._about
-        self.view.over, self.view.status = "", "the builder prints"
-        known = self._given.copy()
+    async def follow_log(self) -> None:
+        number, project, location = self._build_id
+        self.view.end_reason, self.view.status = "", "the builder prints"
+        known = self._shown_lines.copy()
         try:
             async with aclosing(self.app.google.images.follow_log(number, project=project, location=location)) as lines:
                 async for line in lines:
                     if known[line]:
                         known[line] -= 1
                     else:
-                        self._given[line] += 1
+                        self._shown_lines[line] += 1
                         self.view.lines.append([(line.time, line.text)])
         except ConsoleError as error:
             now = self.app.connection
             lost = not self.app.without_cluster and (now is None or now is not self._connection)
-            self.view.over = WAITING_FOR_CONNECTION if lost else "✗ not followed"
+            self.view.end_reason = WAITING_FOR_CONNECTION if lost else "✗ not followed"
             self.view.status = "" if lost else sentence(f"{error.message} {error.hint}")
             return
-        self._read_all = True
-        self.view.over, self.view.status = "○ the build is over", ""
-        self.look()
+        self._log_complete = True
+        self.view.end_reason, self.view.status = "○ the build is over", ""
+        self.read_build()
 
     def offers(self) -> dict[str, object]:
         build = self.build
@@ -365,4 +365,4 @@ class BuildScreen(InGoogleScreen):
     @on(LogView.Saved)
     @work(group="actions")
     async def save(self, event: LogView.Saved) -> None:
-        await save_log(self, event.text, f"build-{self._about[0][:8]}")
+        await save_log(self, event.text, f"build-{self._build_id[0][:8]}")

@@ -121,16 +121,16 @@ class JobScreen(LiveScreen):
     def __init__(self, namespace: str, name: str, tab: str = "") -> None:
         super().__init__()
         self.key = namespace, name
-        self.crumb = name
+        self.trail_name = name
         self.tabs: dict[str, JobTab] = {each.NAME: each(self.key) for each in TABS}  # by name, in their order
         self._rank: int | None = None
         self._first_tab = tab
         self.line: JobLine | None = None
         self._ended = ""  # how a job ended that is not in the cluster any more, in a sentence; empty: nobody knows
-        self._is_there = True  # whether the cluster has it
+        self._exists = True  # whether the cluster has it
         self._ticks = 0
         self._is_reading = False  # whether its checkpoints were being read a second ago
-        self._watched_by: object | None = None  # the connection by which alarms come
+        self._alarm_connection: object | None = None  # the connection by which alarms come
 
     def body(self) -> ComposeResult:
         for name in ("head", "explanation", "saved"):
@@ -163,10 +163,10 @@ class JobScreen(LiveScreen):
         jobset = fleet.jobsets.get(self.key)
         if jobset is not None:
             connection = self.app.connection
-            if not jobset.finished and connection not in {None, self._watched_by}:
-                self._watched_by = connection
+            if not jobset.finished and connection not in {None, self._alarm_connection}:
+                self._alarm_connection = connection
                 self.app.session.alarms.watch_job(*self.key)
-            self.line = replace(live_job_line(self.app, jobset, fleet), faults=_tab_faults(self.tabs))
+            self.line = replace(live_job_line(self.app, jobset, fleet), tab_faults=_tab_faults(self.tabs))
             if self._rank is None:
                 first = first_failure(jobset, fleet)
                 self._choose_rank(first.number if first else 0)
@@ -176,8 +176,8 @@ class JobScreen(LiveScreen):
         self._show_header()
         self._show_in_tabs(fleet)
         self._show_tabs()
-        self._is_there = self.key in fleet.jobsets
-        self.update_keys((self._is_there, self.line is not None and self.line.may_act))
+        self._exists = self.key in fleet.jobsets
+        self.update_keys((self._exists, self.line is not None and self.line.may_act))
 
     def _show_in_tabs(self, fleet: Fleet) -> None:
         """Show the job in its tabs; for a deleted job they show the pods that are left."""
@@ -242,17 +242,17 @@ class JobScreen(LiveScreen):
         else:
             self._show_header()
         reads = any(each.group == "checkpoints" and each.node is self and each.is_running for each in self.workers)
-        runs = self._is_there and self.line is not None and self.line.jobset.state is JobState.RUNNING
+        runs = self._exists and self.line is not None and self.line.jobset.state is JobState.RUNNING
         if (seldom or not (runs and self.saved.display) or self._is_reading) and not reads:
             self._show_saved()
         self._is_reading = reads
 
     def _show_tabs(self) -> None:
-        if self.line is not None and self.line.faults != _tab_faults(self.tabs):
-            self.line = replace(self.line, faults=_tab_faults(self.tabs))
+        if self.line is not None and self.line.tab_faults != _tab_faults(self.tabs):
+            self.line = replace(self.line, tab_faults=_tab_faults(self.tabs))
             self._show_header()
         self.strip.tabs = tuple(TabLabel(tab.NAME, tab.KEY, tab.TITLE, tab.note) for tab in _filled_tabs(self))
-        self.strip.here = self.switcher.current or ""
+        self.strip.open_tab = self.switcher.current or ""
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < 28, "-low")
@@ -266,7 +266,7 @@ class JobScreen(LiveScreen):
 
     def action_tab(self, name: str) -> None:
         self.here.deactivated()
-        self.switcher.current = self.strip.here = name
+        self.switcher.current = self.strip.open_tab = name
         self.here.activated()
         self._show_tabs()
         self.course.fit()
@@ -286,11 +286,11 @@ class JobScreen(LiveScreen):
 
     @on(JobTab.Chosen)
     def choose_rank(self, event: JobTab.Chosen) -> None:
-        if not event.led and (event.open or event.rank != self.rank):
-            self.query_one(LogTab).given = True
+        if not event.by_tab and (event.tab_name or event.rank != self.rank):
+            self.query_one(LogTab).is_pod_chosen = True
         self._choose_rank(event.rank)
-        if event.open:
-            self.action_tab(event.open)
+        if event.tab_name:
+            self.action_tab(event.tab_name)
         if event.line is not None:
             self.here.show_line(*event.line)
 
@@ -335,7 +335,7 @@ class JobScreen(LiveScreen):
     def offers(self) -> dict[str, object]:
         line, report = self.line, self.query_one(HangTab).report
         trouble = line and (line.may_act or (report and report.suspects))
-        return super().offers() | {"stop": self._is_there, "on_rank": self._is_there, "act": trouble}
+        return super().offers() | {"stop": self._exists, "on_rank": self._exists, "act": trouble}
 
     @work(group="actions")
     async def action_act(self) -> None:
@@ -343,7 +343,7 @@ class JobScreen(LiveScreen):
 
     def action_why(self) -> None:
         if self.line is not None:
-            show_why(self, self.key[1], reason_lines(self.line, MANY_LINES, SERVER_CLOCK.now(), self.app.whose))
+            show_why(self, self.key[1], reason_lines(self.line, MANY_LINES, SERVER_CLOCK.now(), self.app.format_owner))
 
     @work(group="actions")
     async def action_again(self) -> None:

@@ -61,7 +61,7 @@ class JobsScreen(ReasonScreen):
 
     CSS_PATH = "jobs.tcss"
     KINDS = ("jobsets", "pods", "workloads")
-    OPENS = "job"
+    ROW_PAGE = "job"
     CHANGES_CLUSTER = frozenset({"stop", "shell", "launch", "act", "editor"})
     SUBJECT = ReasonScreen.SUBJECT | {"job"}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -83,11 +83,11 @@ class JobsScreen(ReasonScreen):
     ]  # fmt: skip
 
     table = getters.query_one(JobTable)
-    _places: Mapping[RowKey, tuple[int, float, tuple[str, str]]] = {}  # by which its rows are sorted
+    _sort_keys: Mapping[RowKey, tuple[int, float, tuple[str, str]]] = {}  # by which its rows are sorted
 
     def body(self) -> ComposeResult:
         table = JobTable()
-        table.place_of = lambda key: self._places[key][0]
+        table.place_of = lambda key: self._sort_keys[key][0]
         yield from self.with_reason(table)
 
     def subject(self) -> dict[str, str]:
@@ -102,9 +102,9 @@ class JobsScreen(ReasonScreen):
     def _show_jobs(self, fleet: Fleet) -> None:
         jobsets = self.in_chosen_namespace(fleet.jobsets).values() if self.app.connected else ()
         lines = [live_job_line(self.app, jobset, fleet) for jobset in jobsets]
-        stays = self._places if self.app.since_key < STILL_SECONDS else {}
-        self._places = {line.jobset.key: stays.get(line.jobset.key) or line.sort_key for line in lines}
-        lines.sort(key=lambda line: self._places[line.jobset.key])
+        stays = self._sort_keys if self.app.seconds_since_key < STILL_SECONDS else {}
+        self._sort_keys = {line.jobset.key: stays.get(line.jobset.key) or line.sort_key for line in lines}
+        lines.sort(key=lambda line: self._sort_keys[line.jobset.key])
         rows: dict[RowKey, JobLine] = {line.jobset.key: line for line in lines}
         self.table.show_rows(rows, fleet.links.get("jobsets"))
         if self.app.launched in rows:
@@ -113,7 +113,7 @@ class JobsScreen(ReasonScreen):
         self._show_row_reason()
 
     def on_mount(self) -> None:
-        self.follow_jobs(lambda: [(key[0], key[1]) for table in self.query(JobTable) for key in table.shown])
+        self.follow_jobs(lambda: [(key[0], key[1]) for table in self.query(JobTable) for key in table.shown_keys])
 
     def tick(self) -> None:
         if any(has_changed(self.app, line) for line in self.table.listing.rows.values()):
@@ -125,7 +125,7 @@ class JobsScreen(ReasonScreen):
         if line is None:
             return []
         measures = self.session.measures.find_followed(line.jobset.key) if self.app.connected else None
-        return job_lines(line, measures, width, height, now, self.app.whose, shows_tail=not self.parted)
+        return job_lines(line, measures, width, height, now, self.app.format_owner, shows_tail=not self.shows_under)
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
         line = self.table.row
@@ -158,7 +158,7 @@ class JobsScreen(ReasonScreen):
 
     def action_why(self) -> None:
         if (line := self.table.row) is not None:
-            show_why(self, line.jobset.name, reason_lines(line, MANY_LINES, SERVER_CLOCK.now(), self.app.whose))
+            show_why(self, line.jobset.name, reason_lines(line, MANY_LINES, SERVER_CLOCK.now(), self.app.format_owner))
 
     def show_mine(self) -> None:
         self.set_focus(self.table)
@@ -194,7 +194,7 @@ class JobsScreen(ReasonScreen):
 
     @work(group="actions")
     async def action_stop(self) -> None:
-        chosen = [(key[0], key[1]) for key in self.table.chosen]
+        chosen = [(key[0], key[1]) for key in self.table.chosen_keys]
         if chosen and await stop_jobs(self, chosen):
             self.table.clear_marks()
 

@@ -54,9 +54,9 @@ from screens.widgets.form.launch_texts import (
     choices_of,
     field_facts,
     fit_words,
+    form_summary,
     help_words,
     plan_words,
-    sum_words,
 )
 from screens.widgets.form.launch_views import VIEWS, LaunchPane, Planned, PreflightLine
 from screens.widgets.table.table import ResourceTable
@@ -100,14 +100,14 @@ class LaunchScreen(DraftScreen):
         self._drafts: dict[str, LaunchDraft] = {}
         """The draft of each recipe opened so far: typed values stay while another recipe is shown."""
         self._planned: Planned | None = None
-        self._judging = False
+        self._validation_due = False
         self._views_due: Timer | None = None
-        self._asked_demand: LaunchDemand | None = None  # what the queues' words are about
+        self._choices_demand: LaunchDemand | None = None  # what the queues' words are about
         self._start: tuple[LaunchDemand, ExpectedStart | None, float] | None = None  # of what, and when it was asked
-        self._starting = False
-        self._listed: Mapping[str, FieldChoices] = {}
-        self._listed_in = ""
-        self._google = GoogleChoices()
+        self._forecast_running = False
+        self._listed_choices: Mapping[str, FieldChoices] = {}
+        self._listed_namespace = ""
+        self._google_choices = GoogleChoices()
 
     def body(self) -> ComposeResult:
         with Horizontal():
@@ -121,7 +121,7 @@ class LaunchScreen(DraftScreen):
             yield LaunchPane(form, self.plan, lambda: self.session.launch)
 
     def on_mount(self) -> None:
-        self.note.cut = " … f1 shows all"
+        self.note.cut_mark = " … f1 shows all"
         self.recipes.focus()
         self.set_interval(RELIST_SECONDS, self._list_choices)
 
@@ -136,17 +136,17 @@ class LaunchScreen(DraftScreen):
                 self.recipes.show_rows(found)
                 self.head.show_recipes(found.values())
                 self._read_forms([recipe.id for recipe in found.values()])
-        if self.session.namespace != self._listed_in:
+        if self.session.namespace != self._listed_namespace:
             self._list_choices()
         self._show_offers()
         self._show_forecast()
-        if self.draft is not None and not self._starting:
+        if self.draft is not None and not self._forecast_running:
             self._follow_start()
         # Fill in the launch that another screen requested, once the recipes are loaded.
-        wish = self.app.launch_wish
+        wish = self.app.launch_request
         if wish is None or not self.recipes.listing.rows:
             return
-        self.app.launch_wish = None
+        self.app.launch_request = None
         self.open_recipe_form()
         if fill_from_request(self, wish):
             self.focus_first_problem()
@@ -163,31 +163,31 @@ class LaunchScreen(DraftScreen):
     # what there is to choose from
 
     def _show_offers(self) -> None:
-        self._asked_demand = self._typed_demand(["gpus"])
-        seen = choices_of(self.app.fleet, self.session.namespace, self._asked_demand)
-        self.form.offer(self._google.merge_into({**seen, **self._listed}))
+        self._choices_demand = self._typed_demand(["gpus"])
+        seen = choices_of(self.app.fleet, self.session.namespace, self._choices_demand)
+        self.form.set_choices(self._google_choices.merge_into({**seen, **self._listed_choices}))
 
     @work(group="choices", exclusive=True)
     async def _list_choices(self) -> None:
         """List the choices that are not watched: claims, Secrets, service accounts, priority classes, used images."""
         if not (self.app.connected and self.is_current):
             return
-        self._listed_in = self.session.namespace
+        self._listed_namespace = self.session.namespace
         await read_priorities(self.session)
-        self._listed = await self.session.read_choices()
+        self._listed_choices = await self.session.read_choices()
         self._show_offers()
 
     @on(Form.Asked)
     def ask_google(self, event: Form.Asked) -> None:
         """Fetch choices that only Google has when the person opens them."""
         event.stop()
-        if self._google.begin_asking(event.kind):
+        if self._google_choices.begin_asking(event.kind):
             self._show_offers()
             self._ask_google(event.kind)
 
     @work(group="google")
     async def _ask_google(self, kind: str) -> None:
-        await self._google.ask(self.session, kind)
+        await self._google_choices.ask(self.session, kind)
         self._show_offers()
 
     @on(Form.Filled)
@@ -226,7 +226,7 @@ class LaunchScreen(DraftScreen):
         self._show_offers()
         self.judge()
         self._read_saves(draft)
-        self.pane.begin(draft)
+        self.pane.show_draft(draft)
 
     @work(group="saves", exclusive=True)
     async def _read_saves(self, draft: LaunchDraft) -> None:
@@ -247,7 +247,7 @@ class LaunchScreen(DraftScreen):
         if self.draft is None or not self.app.connected:
             return None
         self.form.commit_editor()
-        if self.form.here != self.draft.queue_path and self._follow_queue(self.draft):
+        if self.form.cursor_path != self.draft.queue_path and self._follow_queue(self.draft):
             self.form.page.redraw()
         plan, unread = self.draft.plan(self.session.namespace)
         if unread:  # such a text is not in the plan, which is the same once the text is gone
@@ -264,17 +264,17 @@ class LaunchScreen(DraftScreen):
         if self.draft is not None:
             self.draft.server_problems = {}
             self.pane.forget_yaml()
-        if not self._judging:
-            self._judging = True
+        if not self._validation_due:
+            self._validation_due = True
             self.call_later(self.judge)
 
     def judge(self) -> None:
-        self._judging = False
+        self._validation_due = False
         planned = self.plan()
         if planned is None or self.draft is None:
             return
         plan, problems = planned
-        self.head.show_notes(() if problems else self.session.launch.notes(plan), sound=not problems)
+        self.head.show_notes(() if problems else self.session.launch.notes(plan), is_valid=not problems)
         self._show_forecast()
         self._check_soon()
         if self._views_due is not None:
@@ -288,15 +288,15 @@ class LaunchScreen(DraftScreen):
     @work(group="start")
     async def _follow_start(self) -> None:
         """Ask when the typed launch would start, one request at a time; after a change meanwhile, ask again."""
-        if self._starting:
+        if self._forecast_running:
             return
-        self._starting = True
+        self._forecast_running = True
         with suppress(Unreachable):  # the session was closed meanwhile, which the title says
             while (ask := self._waiting_demand()) is not None:
                 start = await self.session.forecasts.launch_start(ask)
                 self._start = ask, start, time.monotonic()
                 self._show_forecast()
-        self._starting = False
+        self._forecast_running = False
 
     def _waiting_demand(self) -> LaunchDemand | None:
         """The GPUs that the typed plan requests, if its expected start is worth computing; else None."""
@@ -306,10 +306,10 @@ class LaunchScreen(DraftScreen):
         known = self._start is not None and self._start[0] == ask and time.monotonic() < self._start[2] + START_CACHE
         return None if known else ask
 
-    def _typed_demand(self, needed: Collection[str] = ("gpus", "queue")) -> LaunchDemand | None:
+    def _typed_demand(self, needed_fields: Collection[str] = ("gpus", "queue")) -> LaunchDemand | None:
         """The demand of the typed plan; None while one of the needed fields is wrong."""
         planned = self.plan()
-        if planned is None or any(problem.path in needed for problem in planned[1]):
+        if planned is None or any(problem.path in needed_fields for problem in planned[1]):
             return None
         return self.session.launch.demand(planned[0])
 
@@ -324,7 +324,7 @@ class LaunchScreen(DraftScreen):
         if planned is None or self.draft is None:
             return
         plan, problems = planned
-        self.sum_line.runs = tuple(sum_words(plan, self.draft, problems))
+        self.sum_line.runs = tuple(form_summary(plan, self.draft, problems))
         ask, found = self._typed_demand(), {problem.path: problem.message for problem in reversed(problems)}
         closed = closed_queue_forecast(self.app.fleet, ask) if ask is not None and ask.queue else None
         if closed is not None and closed.verdict is LaunchVerdict.NEVER:
@@ -332,7 +332,7 @@ class LaunchScreen(DraftScreen):
         self.form.show_problems({**self.draft.server_problems, **found})
         start = self._start[1] if self._start is not None and self._start[0] == ask else None
         self.head.show_fit(self.app.fleet, ask, start)
-        if self._typed_demand(["gpus"]) != self._asked_demand:
+        if self._typed_demand(["gpus"]) != self._choices_demand:
             self._show_offers()
 
     @on(Form.Entered)
@@ -340,7 +340,7 @@ class LaunchScreen(DraftScreen):
         """Show help and problems of the focused field."""
         event.stop()
         self.note.runs = tuple(help_words(event.field, event.problem))
-        self.query_one(PreflightLine).wait()
+        self.query_one(PreflightLine).postpone_checks()
 
     @on(ResourceTable.Opened, "RecipeTable")
     def enter_form(self, event: ResourceTable.Opened) -> None:
@@ -371,7 +371,7 @@ class LaunchScreen(DraftScreen):
         return {**advanced, **({"views": self.pane.views_key_label} if self.pane.is_open else {})}
 
     def help_about(self) -> tuple[str, tuple[tuple[str, str], ...]]:
-        field = self.form.model.by_path.get(self.form.here)
+        field = self.form.model.by_path.get(self.form.cursor_path)
         if field is None:
             return super().help_about()
         return field.title, tuple(field_facts(field, self.form.model.problems.get(field.path, "")))
@@ -380,7 +380,7 @@ class LaunchScreen(DraftScreen):
 
     def action_views(self) -> None:
         self.open_recipe_form()
-        self.pane.turn()
+        self.pane.show_next_view()
 
     def action_view(self, view: str) -> None:
         self.open_recipe_form()

@@ -38,51 +38,51 @@ class LogScreen(LiveScreen):
 
     def __init__(self, namespace: str, pod: str, container: str = "") -> None:
         super().__init__()
-        self._about = namespace, pod, container
-        self.crumb = f"log of {pod}" + (f"/{container}" if container else "")
-        self._previous = False
+        self._container_id = namespace, pod, container
+        self.trail_name = f"log of {pod}" + (f"/{container}" if container else "")
+        self._shows_previous = False
         self._connection: object | None = None  # by which it is followed
-        self._memory = ResumeCursor(is_whole_file=False)
+        self._cursor = ResumeCursor(is_whole_file=False)
 
     def body(self) -> ComposeResult:
         yield LogView()
 
     def on_mount(self) -> None:
         self.view.lines.focus()
-        self.view.over = WAITING_FOR_CONNECTION
+        self.view.end_reason = WAITING_FOR_CONNECTION
 
     def show_fleet(self, fleet: Fleet) -> None:
         """Follow the log, and continue where it stopped after a reconnection."""
         if (connection := self.app.connection) not in {None, self._connection}:
             self._connection = connection
-            self.follow()
+            self.follow_log()
 
     def action_previous(self) -> None:
-        self._previous = not self._previous
-        self._memory = ResumeCursor(is_whole_file=False)
+        self._shows_previous = not self._shows_previous
+        self._cursor = ResumeCursor(is_whole_file=False)
         self.view.lines.clear()
-        self.follow()
+        self.follow_log()
 
     @on(LogView.Saved)
     @work(group="actions")
     async def save(self, event: LogView.Saved) -> None:
-        await save_log(self, event.text, "-".join(filter(None, self._about[1:])))
+        await save_log(self, event.text, "-".join(filter(None, self._container_id[1:])))
 
     @work(group="log", exclusive=True)
-    async def follow(self) -> None:
-        run = "previous run" if self._previous else ""
-        self.view.over, self.view.status = "", run
+    async def follow_log(self) -> None:
+        run = "previous run" if self._shows_previous else ""
+        self.view.end_reason, self.view.status = "", run
         try:
-            wanted = LogRequest(*self._about, TAIL_LINES, self._previous, follow=not self._previous)
-            async with aclosing(self.session.logs.follow_pod(wanted, cursor=self._memory)) as batches:
+            wanted = LogRequest(*self._container_id, TAIL_LINES, self._shows_previous, follow=not self._shows_previous)
+            async with aclosing(self.session.logs.follow_pod(wanted, cursor=self._cursor)) as batches:
                 async for lines in batches:
                     self.view.lines.append([(line.time, line.text) for line in lines])
         except ConsoleError as error:
             lost = self.app.connection is not self._connection
-            self.view.over = WAITING_FOR_CONNECTION if lost else "✗ not followed"
+            self.view.end_reason = WAITING_FOR_CONNECTION if lost else "✗ not followed"
             self.view.status = run if lost else sentence(f"{error.message} {error.hint}")
             return
-        self.view.over = "○ the end" if run else "○ the container has ended"
+        self.view.end_reason = "○ the end" if run else "○ the container has ended"
 
 
 FILE_POLL_SECONDS = 1.0  # seconds between two looks whether the file has grown
@@ -122,7 +122,7 @@ class LogFileApp(KeyOrderedApp):
         if not self.is_running:  # a last look may come while the widgets are being taken away
             return
         self.text.read_growth()
-        self.view.lines.renew()
+        self.view.lines.show_changes()
         self._update_status()
 
     def _update_status(self) -> None:

@@ -90,7 +90,7 @@ class NodePodTable(PodTable):
 class NodeScreen(NodeActions, PodActions):
     CSS_PATH = "node.tcss"
     KINDS = ("nodes", "pods", "events")
-    OPENS = "pod"
+    ROW_PAGE = "pod"
     OF_CLUSTER = True
     CHANGES_CLUSTER = NodeActions.CHANGES_CLUSTER | PodActions.CHANGES_CLUSTER
     SUBJECT = PodActions.SUBJECT
@@ -104,7 +104,7 @@ class NodeScreen(NodeActions, PodActions):
     def __init__(self, name: str) -> None:
         super().__init__()
         self._node_name = name
-        self.crumb = short_node(name)
+        self.trail_name = short_node(name)
 
     def body(self) -> ComposeResult:
         yield FactsWidget(classes="of-snapshot")
@@ -131,7 +131,7 @@ class NodeScreen(NodeActions, PodActions):
 
     @property
     def pod_keys(self) -> list[Key]:
-        return self.pods_here.chosen
+        return self.pods_here.chosen_keys
 
     def action_yaml(self) -> None:
         self._focused_actions().action_yaml(self)

@@ -99,9 +99,9 @@ class FactsTable(ResourceTable[PoolStatus]):
 class NodepoolsScreen(PoolSizes):
     """The Node pools page: pools, and operations below; Enter opens a pool, R and L change the selected one."""
 
-    crumb = "node pools"
+    trail_name = "node pools"
     KINDS = ("nodes",)
-    OPENS = "pool"
+    ROW_PAGE = "pool"
     OF_CLUSTER = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "read", "Read again", id="nodepools.read", tooltip="Ask Google again")
@@ -120,7 +120,7 @@ class NodepoolsScreen(PoolSizes):
         self.about.runs = ASKING_GOOGLE
 
     @property
-    def facts(self) -> PoolStatus | None:
+    def pool_status(self) -> PoolStatus | None:
         return self.table.row if self.is_mounted else None
 
     @on(ResourceTable.Highlighted)
@@ -181,7 +181,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
 
     DEFAULT_CSS = "PoolScreen #of-google { padding: 0 2; }"
     KINDS = ("nodes", "pods")
-    OPENS = "node"
+    ROW_PAGE = "node"
     OF_CLUSTER = True
     CHANGES_CLUSTER = PoolSizes.CHANGES_CLUSTER | NodeActions.CHANGES_CLUSTER | {"report"}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -203,8 +203,8 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
     def __init__(self, name: str) -> None:
         super().__init__()
         self._pool = name
-        self.crumb = name
-        self._cordoned: tuple[bool, str] | None = None
+        self.trail_name = name
+        self._cordon_state: tuple[bool, str] | None = None
 
     def body(self) -> ComposeResult:
         yield SummaryLine(id="of-nodes", classes="of-snapshot")
@@ -213,7 +213,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
         yield from self.beside_pane(NodeTable())
 
     @property
-    def facts(self) -> PoolStatus | None:
+    def pool_status(self) -> PoolStatus | None:
         return self.pools.find_pool(self._pool) if self.pools else None
 
     def pools_answered(self) -> None:
@@ -297,21 +297,21 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
 
     @property
     def node_names(self) -> list[str]:
-        return [key[0] for key in self.table.chosen]
+        return [key[0] for key in self.table.chosen_keys]
 
     @on(ResourceTable.Highlighted)
     @on(ResourceTable.Changed)
     def _update_key_line(self) -> None:
         row = self.table.row
         closed = (row.node.cordoned, row.node.fault) if row else None
-        if closed is not self._cordoned or self.table.marks:
-            self._cordoned = closed
+        if closed is not self._cordon_state or self.table.marks:
+            self._cordon_state = closed
             self.refresh_bindings()
 
     # the report of a faulty host
 
     def offers(self) -> dict[str, object]:
-        return super().offers() | {"report": self.facts and self._nodes_to_report()}
+        return super().offers() | {"report": self.pool_status and self._nodes_to_report()}
 
     def _nodes_to_report(self) -> list[Node]:
         if not self.app.connected:
@@ -329,7 +329,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
                 self.poll_again()
 
 
-def pool_fact_spans(status: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, ...]:
+def pool_fact_spans(status: PoolStatus, snapshot: PoolsSnapshot) -> tuple[Span, ...]:
     """State, sizes and settings of a pool as spans, the most urgent first."""
     pool = status.pool
     runs = [POOL_GLYPHS[status.state], Span(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
@@ -345,10 +345,10 @@ def pool_fact_spans(status: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, .
         f"upgrades {pool.surge} more, {pool.unavailable} fewer at a time" if pool.auto_upgrade else "no auto-upgrade",
         "auto-repair" if pool.auto_repair else "no auto-repair",
         pool.version,
-        f"maintenance {picture.cluster.maintenance}" if picture.cluster.maintenance else "maintenance at any time",
+        f"maintenance {snapshot.cluster.maintenance}" if snapshot.cluster.maintenance else "maintenance at any time",
     ]
     runs.append(Span(" · ".join(part for part in parts if part), "dim"))
-    runs += [Span(f"   {name} not known: {sentence(why)}", "waits") for name, why in picture.unread]
+    runs += [Span(f"   {name} not known: {sentence(why)}", "waits") for name, why in snapshot.unread]
     return tuple(runs)
 
 

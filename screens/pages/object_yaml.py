@@ -24,8 +24,8 @@ class ObjectYamlScreen(LiveScreen):
 
     def __init__(self, kind: str, namespace: str, name: str) -> None:
         super().__init__()
-        self._about = kind, namespace, name
-        self.crumb = f"{kind} {name} YAML"
+        self._object_id = kind, namespace, name
+        self.trail_name = f"{kind} {name} YAML"
         self._text = ""
 
     def body(self) -> ComposeResult:
@@ -37,7 +37,7 @@ class ObjectYamlScreen(LiveScreen):
 
     @work(group="manifest", exclusive=True)
     async def action_read(self) -> None:
-        kind, namespace, name = self._about
+        kind, namespace, name = self._object_id
         with self.report_errors(f"Could not read {kind} {name}"):
             self._text = await self.session.watch.manifest(kind, namespace, name)
             self.text.show(self._text)

@@ -50,27 +50,27 @@ class PodTally:
     """Counts of pods by status, updated from changes without counting all pods again."""
 
     def __init__(self) -> None:
-        self._numbers: Counter[str] = Counter()
-        self._ready: dict[str, bool] = {}
+        self._count_by_status: Counter[str] = Counter()
+        self._ready_by_status: dict[str, bool] = {}
 
     def count_changes(self, changes: Iterable[tuple[Pod | None, Pod | None]]) -> None:
         """Update the counts by (old, new) pairs; None stands for a missing pod."""
         for old, new in changes:
             if old is not None:
-                self._numbers[old.status] -= 1
+                self._count_by_status[old.status] -= 1
             if new is not None:
-                self._numbers[new.status] += 1
-                self._ready[new.status] = new.ready
+                self._count_by_status[new.status] += 1
+                self._ready_by_status[new.status] = new.ready
 
     @property
-    def runs(self) -> tuple[Span, ...]:
+    def spans(self) -> tuple[Span, ...]:
         """The counts as spans: the total, then by status, most frequent first."""
-        total = self._numbers.total()
+        total = self._count_by_status.total()
         if not total:
             return ()
         runs = [Span(f"{count(total, 'pod')}   ", "strong")]
-        for status, number in sorted((+self._numbers).items(), key=lambda each: (-each[1], each[0])):
-            runs += [pod_glyph(status, is_ready=self._ready[status]), Span(f" {number:,} {status}   ", "dim")]
+        for status, number in sorted((+self._count_by_status).items(), key=lambda each: (-each[1], each[0])):
+            runs += [pod_glyph(status, is_ready=self._ready_by_status[status]), Span(f" {number:,} {status}   ", "dim")]
         return tuple(runs)
 
 
@@ -101,7 +101,7 @@ class AllPods(PodTable):
 
 class PodsScreen(PanedScreen, PodActions):
     KINDS = ("pods",)
-    OPENS = "pod"
+    ROW_PAGE = "pod"
     BINDINGS: ClassVar[list[BindingType]] = [ONLY_MINE]
     table = getters.query_one(AllPods)
     summary = getters.query_one(SummaryLine)
@@ -119,7 +119,7 @@ class PodsScreen(PanedScreen, PodActions):
         at_once = ROWS_AT_ONCE_AMONG_KEYS if key_expected() else ROWS_AT_ONCE
         self.table.show_rows(self.in_chosen_namespace(fleet.pods), fleet.links.get("pods"), at_once)
         self._tally.count_changes(self.table.listing.changes)
-        self.summary.runs = self._tally.runs
+        self.summary.runs = self._tally.spans
         self.redraw_pane()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
@@ -136,7 +136,7 @@ class PodsScreen(PanedScreen, PodActions):
 
     @property
     def pod_keys(self) -> list[Key]:
-        return self.table.chosen
+        return self.table.chosen_keys
 
 
 def container_cell(container: Container) -> Cell:
@@ -202,7 +202,7 @@ class PodScreen(PodActions):
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__()
         self.key = (namespace, name)
-        self.crumb = name
+        self.trail_name = name
 
     def body(self) -> ComposeResult:
         yield FactsWidget(classes="of-snapshot")

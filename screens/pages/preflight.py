@@ -89,13 +89,13 @@ class PreflightScreen(LiveScreen):
 
     summary = getters.query_one("#summary", SentenceLine)
     explanation = getters.query_one("#explanation", SentenceLine)
-    looks = getters.query_one("#looks", SentenceLine)
+    requests_text = getters.query_one("#looks", SentenceLine)
     table = getters.query_one(CheckTable)
 
     def __init__(self, plan: LaunchPlan | None = None) -> None:
         super().__init__()
         self.plan = plan
-        self.crumb = f"preflight {plan.name}" if plan else "preflight"
+        self.trail_name = f"preflight {plan.name}" if plan else "preflight"
         self.checks: dict[str, Check] = {}
         self._has_begun = False
 
@@ -119,7 +119,7 @@ class PreflightScreen(LiveScreen):
         return {"fix": row and row.repair, "copy": row and row.command}
 
     def action_again(self) -> None:
-        self._run_checks(tuple(key[0] for key in self.table.chosen))
+        self._run_checks(tuple(key[0] for key in self.table.chosen_keys))
 
     def action_all_again(self) -> None:
         """Run all checks again; without a connected cluster the table says why not."""
@@ -168,7 +168,7 @@ class PreflightScreen(LiveScreen):
         self.table.show_rows(rows)
         found = tally_results(self.checks.values())
         about = f"{self.plan.recipe} as {self.plan.name}" if self.plan else "the cluster and its project"
-        style = "bad" if found.failing else "dim" if found.open else ""
+        style = "bad" if found.failing else "dim" if found.open_count else ""
         self.summary.runs = (Span(f"{about}: ", "strong"), Span(found.sentence, style))
         self._show_details()
 
@@ -181,7 +181,7 @@ class PreflightScreen(LiveScreen):
     def _show_details(self) -> None:
         check = self.table.row
         self.explanation.runs = tuple(_check_sentence(check)) if check else ()
-        self.looks.runs = tuple(_check_spans(check)) if check else ()
+        self.requests_text.runs = tuple(_check_spans(check)) if check else ()
         self.refresh_bindings()
 
 

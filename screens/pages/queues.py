@@ -52,7 +52,7 @@ class ClusterQueueTable(ResourceTable[QueueLine]):
 
     def on_resize(self) -> None:
         width = 36 if self.size.width >= WIDE_COLUMNS else 24
-        self.set_columns([structs.replace(each, width=width) if each.drawn else each for each in self.COLUMNS])
+        self.set_columns([structs.replace(each, width=width) if each.draw else each for each in self.COLUMNS])
         super().on_resize()
 
 
@@ -63,7 +63,7 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
     NOUN = "workload"
 
     def row_text(self, row: WorkloadLine) -> str:
-        return f"{super().row_text(row)} {wording.owner_words(row.whose, row.owner)}"
+        return f"{super().row_text(row)} {wording.owner_words(row.owner_text, row.owner)}"
 
 
 class QueuesScreen(ReasonScreen):
@@ -93,17 +93,17 @@ class QueuesScreen(ReasonScreen):
         )
 
     def on_mount(self) -> None:
-        self._courses = {}
+        self._drawn_courses = {}
         self.workloads.focus()
-        self.follow_jobs(lambda: [each.jobset.key for each in self._jobs])
+        self.follow_jobs(lambda: [each.jobset.key for each in self._running_lines])
 
-    _jobs: Sequence[JobLine] = ()
+    _running_lines: Sequence[JobLine] = ()
     """The rows of running workloads' jobs; their progress may change without a new snapshot."""
-    _courses: dict[tuple[str, int, int], Lines]  # of the jobs that hold quota, as drawn since the last tick
+    _drawn_courses: dict[tuple[str, int, int], Lines]  # of the jobs that hold quota, as drawn since the last tick
 
     def tick(self) -> None:
-        self._courses = {}
-        if any(has_changed(self.app, line) for line in self._jobs):
+        self._drawn_courses = {}
+        if any(has_changed(self.app, line) for line in self._running_lines):
             self._show_workloads(self.app.fleet)
         super().tick()
 
@@ -117,7 +117,7 @@ class QueuesScreen(ReasonScreen):
         narrowed = self.app.only_namespace
         jobs: list[JobLine] = []
         every = list(self._iter_workloads(fleet, jobs))
-        self._jobs, self._courses = jobs, {}
+        self._running_lines, self._drawn_courses = jobs, {}
         rows: dict[RowKey, WorkloadLine] = {
             line.workload.key: line for line in every if narrowed in {"", line.workload.namespace}
         }
@@ -134,18 +134,18 @@ class QueuesScreen(ReasonScreen):
         if jobset is not None:
             line = live_job_line(self.app, jobset, row.fleet)
             measures = self.session.measures.find_followed(jobset.key) if self.app.connected else None
-            return job_lines(line, measures, width, height, now, self.app.whose)
+            return job_lines(line, measures, width, height, now, self.app.format_owner)
         return [[Span(name_of(row.workload), "strong")], *self._reason_lines(row, width, now)]
 
     def _reason_lines(self, row: WorkloadLine, width: int, now: float) -> Lines:
         jobset = row.fleet.jobset_by_uid.get(row.workload.owner_uid)
         if jobset is not None:
-            return reason_lines(live_job_line(self.app, jobset, row.fleet), width, now, self.app.whose)
+            return reason_lines(live_job_line(self.app, jobset, row.fleet), width, now, self.app.format_owner)
         words = wording.sentence(row.why.without_figures(row.start))
         own = wording.quotation(row.why, row.why.sentence)
         spans = [Span(words or "It does not wait."), Span(f"  {own}" if own else "", "dim")]
         starts = start_lines(row.start, width, now)
-        waits = waiting_lines(row.why, width, self.app.whose)
+        waits = waiting_lines(row.why, width, self.app.format_owner)
         return [*fold_spans(spans, width), [], *starts, *waits]
 
     def action_why(self) -> None:
@@ -155,23 +155,23 @@ class QueuesScreen(ReasonScreen):
     def under_lines(self, width: int, height: int, now: float) -> Lines:
         """The jobs that hold quota with their progress, below the lists of the Queues page."""
         found, row = list[list[Span]](), self.workloads.row
-        for left, job in zip(range(len(self._jobs), 0, -1), self._jobs, strict=True):
+        for left, job in zip(range(len(self._running_lines), 0, -1), self._running_lines, strict=True):
             room = height - len(found) - MIN_LINES_PER_JOB * (left - 1) - 2
             found += job_entry(job, spans_of(state_cell(job))[0], now, width, state=False)
             if row is None or row.workload.owner_uid != job.jobset.uid:
                 place = (job.jobset.uid, width, room)
-                if place not in self._courses:
+                if place not in self._drawn_courses:
                     measures = self.session.measures.find_followed(job.jobset.key) if self.app.connected else None
                     without = "curves", "log", "steps"
                     lines = course_lines(job, measures, width, room, now, without=without, shows_saved=True)[:room]
-                    self._courses[place] = lines
-                found += self._courses[place]
+                    self._drawn_courses[place] = lines
+                found += self._drawn_courses[place]
         return [[Span("hold quota", "head")], *found] if found else []
 
     def _iter_workloads(self, fleet: Fleet, jobs: list[JobLine]) -> Iterable[WorkloadLine]:
         """Yield the rows of workloads that wait; append the jobs of those that hold quota to `jobs`."""
         starts = self.session.forecasts.starts if self.app.connected else None
-        for line in workload_lines(fleet, None, self.app.whose, starts):
+        for line in workload_lines(fleet, None, self.app.format_owner, starts):
             if line.workload.state is not WorkloadState.DEACTIVATED and self.only in (None, (line.queue,)):
                 jobset = fleet.jobset_by_uid.get(line.workload.owner_uid)
                 if jobset is None or line.position:
@@ -194,7 +194,7 @@ class QueuesScreen(ReasonScreen):
         shut = sum(why_stopped(each) is not None for each in here)
         return f"; {wording.count(len(here), 'LocalQueue')}" + (f", {shut} stopped" if shut else "")
 
-    def _show_sums(self, lines: Iterable[WorkloadLine], elsewhere: int) -> None:
+    def _show_sums(self, lines: Iterable[WorkloadLine], waiting_elsewhere: int) -> None:
         """Show the totals of the listed workloads; `elsewhere`: the number waiting in other namespaces."""
         every = list(lines)
         waiting = [line for line in every if line.position]
@@ -202,7 +202,7 @@ class QueuesScreen(ReasonScreen):
         words = f"{wording.count(len(waiting), 'workload')} waiting for {sum(line.gpus for line in waiting):,} GPUs, "
         words += f"{len(every) - len(waiting):,} running on {sum(line.gpus for line in every if not line.position):,}"
         if self.app.only_namespace:
-            words = f"in {self.app.only_namespace}: {words}; {elsewhere:,} more waiting in other namespaces"
+            words = f"in {self.app.only_namespace}: {words}; {waiting_elsewhere:,} more waiting in other namespaces"
         words += self._count_local_queues()
         if self.only is not None:
             words += f"; GPUs of quota, all flavors together: {queue_account(self.app.fleet, self.only[0]).sum_text}"

@@ -72,7 +72,7 @@ class RunRecordsScreen(LiveScreen):
 
 
 def _owner_name(screen: RunRecordsScreen, run: RunRecord) -> str:
-    return OWN_NAME if screen.app.whose(short_name(run.who)) == OWN_NAME else ""
+    return OWN_NAME if screen.app.format_owner(short_name(run.who)) == OWN_NAME else ""
 
 
 class RunsScreen(PanedScreen, RunRecordsScreen):
@@ -83,7 +83,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
     RunsScreen.-noted #explanation { display: block; }
     """
     KINDS = ("jobsets", "pods")
-    OPENS = "run"
+    ROW_PAGE = "run"
     CHANGES_CLUSTER = frozenset({"again", "again(True)"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "again", "Launch again", id="runs.again", tooltip="Open the launch form with these values"),
@@ -148,7 +148,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
 
     def action_difference(self) -> None:
         """Compare two marked runs, or one with the last successful one before it."""
-        chosen = sorted((int(key[0]) for key in self.table.chosen), reverse=True)
+        chosen = sorted((int(key[0]) for key in self.table.chosen_keys), reverse=True)
         if len(chosen) > 2:
             self.notify("Mark two runs to compare them.", severity="warning", timeout=4)
         elif chosen:
@@ -255,12 +255,12 @@ class RunScreen(RunRecordsScreen):
 
     def __init__(self, number: str, other: str = "") -> None:
         super().__init__()
-        self.crumb = f"run {number}"
+        self.trail_name = f"run {number}"
         self._number, self._other_number = int(number), int(other) if other else 0
         self._runs: tuple[RunRecord, ...] = ()
         self._yaml = ""
-        self._named = (0, 0)
-        self._read_of: tuple[str, str] | None = None
+        self._titled_runs = (0, 0)
+        self._log_read_for: tuple[str, str] | None = None
         """(uid of the JobSet, outcome of the run) for which the log was last read; None before that."""
 
     @property
@@ -302,7 +302,7 @@ class RunScreen(RunRecordsScreen):
         if run is None:
             self.head.runs = (Span(f"Run {self._number} is no longer in the history.", "waits"),)
             return
-        self.crumb = run.name
+        self.trail_name = run.name
         self._show_title()
         self.head.runs = tuple(run_sentence(run))
         now = SERVER_CLOCK.now()
@@ -310,8 +310,8 @@ class RunScreen(RunRecordsScreen):
             *run_facts(run, now, owner_text=_owner_name(self, run)),
             ("GPU-time", cost_words(run.ledger(now))),
         )
-        if self._read_of != (run.uid, run.outcome):
-            self._read_of = run.uid, run.outcome
+        if self._log_read_for != (run.uid, run.outcome):
+            self._log_read_for = run.uid, run.outcome
             self._read_log(run)
         self.query_one("#no-log", SentenceLine).runs = tuple(self._without_log(run))
         text = yaml_of(run)
@@ -329,8 +329,8 @@ class RunScreen(RunRecordsScreen):
             Span(f"{how} ", "head"),
             Span(run_reference(other, SERVER_CLOCK.now()), "head"),
         )
-        if self._named != (other.number, run.number):
-            self._named = other.number, run.number
+        if self._titled_runs != (other.number, run.number):
+            self._titled_runs = other.number, run.number
             self.table.name_runs(other, run)
         rows: dict[RowKey, ValueDifference] = {(each.path,): each for each in compare_values(other, run)}
         self.table.show_rows(rows)
@@ -352,10 +352,10 @@ class RunScreen(RunRecordsScreen):
                 panel.show(kept.measures.tracks)
             elif kept.measures.tests:
                 tests = self.query_one(NcclPanel)
-                tests.pass_line, tests.measured = self.session.measures.pass_line, kept.measures.tests
+                tests.pass_line, tests.job_tests = self.session.measures.pass_line, kept.measures.tests
             several = len({part.rank for part in kept.parts}) > 1
             text = MergedText(lambda: kept.parts, lambda part: str(part.rank) if several else "")
-            self.log_view.over = "○ kept on this machine"
+            self.log_view.end_reason = "○ kept on this machine"
             self.log_view.lines.show_text(text)
             self.set_class(trained, "-trained")
             self.set_class(bool(kept.measures.tests) and not trained, "-tested")
@@ -396,7 +396,7 @@ class RunScreen(RunRecordsScreen):
     @on(LogView.Saved)
     @work(group="actions")
     async def save(self, event: LogView.Saved) -> None:
-        await save_log(self, event.text, self.crumb)
+        await save_log(self, event.text, self.trail_name)
 
     def action_again(self, at_once: bool = False) -> None:
         if self.run is not None:

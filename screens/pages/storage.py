@@ -33,13 +33,13 @@ class PlaceTable(ResourceTable[StoragePlace]):
     COLUMNS: ClassVar = STORAGE
 
     def row_text(self, row: StoragePlace) -> str:
-        return f"{row.kind} {row.name} {row.location} {row.match} {row.address}"
+        return f"{row.kind} {row.name} {row.location} {row.match_text} {row.address}"
 
 
 class StorageScreen(ProjectRegionScreen, GoogleScreen):
     """The Storage page: buckets and file systems; Enter opens a bucket or mounts a file system."""
 
-    crumb = "storage"
+    trail_name = "storage"
     KINDS = ("jobsets",)
     NEEDS_CLUSTER = frozenset({"launch"})
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -59,7 +59,7 @@ class StorageScreen(ProjectRegionScreen, GoogleScreen):
     async def read(self) -> None:
         """Read all three kinds; one that fails does not hide the others."""
         try:
-            if not await self.placed(region=False):
+            if not await self.ensure_place(needs_region=False):
                 raise BadInput("No cluster is connected, and no project was named.", "w asks for it.")
             storage = self.app.google.storage
             project = await storage.project_or_default() if self.app.without_cluster else ""
@@ -94,7 +94,7 @@ class StorageScreen(ProjectRegionScreen, GoogleScreen):
                 self.record_result(kind, error)
         self.table.show_trouble(PlaceTable.EMPTY)
         self.table.show_rows(rows)
-        near = sum(each.near for each in rows.values())
+        near = sum(each.is_near for each in rows.values())
         there = sum(each.error is None for each in rows.values())
         words = f"{wording.count(there, 'place')} to store in"
         where = f", project {project}" if project else f", {near} by the cluster"
@@ -124,7 +124,7 @@ class StorageScreen(ProjectRegionScreen, GoogleScreen):
         place = self.table.row
         if place is not None and place.values:
             text = f"{place.kind} {place.name} is in the form, under Storage."
-            self.app.open_launch(LaunchRequest("", place.values, message=text, over=True))
+            self.app.open_launch(LaunchRequest("", place.values, message=text, merges_values=True))
 
     def action_copy(self) -> None:
         place = self.table.row
@@ -140,7 +140,7 @@ def _place_sentence(place: StoragePlace, screen: StorageScreen) -> list[Span]:
     if place.kind == BUCKET:
         words = "Enter opens it. Mounted at /gcs it can hold logs and copies; it is too slow to train from."
         slow = Span("Pods would read it over the network between regions. ", "waits")
-        far = [] if place.near or not place.match else [slow]
+        far = [] if place.is_near or not place.match_text else [slow]
         return [*far, Span(words, "dim")]
     storage = place.values.get("storage")
     kinds = storage.values() if isinstance(storage, dict) else ()
@@ -202,8 +202,8 @@ class BucketScreen(InGoogleScreen):
     def __init__(self, address: str) -> None:
         super().__init__()
         self.place = parse_gcs_address(address)
-        self.crumb = f"gs://{self.place.bucket}"
-        self._target = ""  # where the last copy went
+        self.trail_name = f"gs://{self.place.bucket}"
+        self._last_target = ""  # where the last copy went
 
     def body(self) -> ComposeResult:
         yield SummaryLine()
@@ -271,11 +271,11 @@ class BucketScreen(InGoogleScreen):
             return
         what = chosen[0].title if len(chosen) == 1 else wording.count(len(chosen), "thing")
         target = await self.app.push_screen_wait(
-            Prompt(f"Copy {what} into which folder of this machine?", self._target or str(Path.cwd()))
+            Prompt(f"Copy {what} into which folder of this machine?", self._last_target or str(Path.cwd()))
         )
         if not target:
             return
-        self._target, folder = target, await asyncio.to_thread(Path(target).expanduser)
+        self._last_target, folder = target, await asyncio.to_thread(Path(target).expanduser)
         for each in chosen:
             with self.report_errors(f"{each.title} was not copied"):
                 place = GcsPlace(self.place.bucket, each.name)

@@ -60,12 +60,12 @@ class WhatIfScreen(Question[None]):
 
     def __init__(self, namespace: str = "", typed_text: str = "") -> None:
         super().__init__()
-        self._namespace, self._typed = namespace, typed_text
+        self._namespace, self._typed_text = namespace, typed_text
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
             box.border_title = "What if"
-            yield Input(self._typed, placeholder="stop llama submit a4:32", compact=True)
+            yield Input(self._typed_text, placeholder="stop llama submit a4:32", compact=True)
             forms = "   ".join(f"{name} {form}" for name, form in CHANGE_FORMS.items())
             yield Static(f"Changes, as many as are wanted: {forms}", markup=False, classes="hint")
             with VerticalScroll():
@@ -77,8 +77,8 @@ class WhatIfScreen(Question[None]):
             )
 
     def on_mount(self) -> None:
-        if self._typed:
-            self._show_consequences(self._typed)
+        if self._typed_text:
+            self._show_consequences(self._typed_text)
 
     @on(Input.Submitted)
     def _on_submitted(self, event: Input.Submitted) -> None:

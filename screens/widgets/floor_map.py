@@ -70,8 +70,8 @@ class FloorLine(Struct, frozen=True):
 
     heading: tuple[Span, ...] = ()
     panels: tuple[MapPanel, ...] = ()
-    panel: int = 0  # columns of a panel
-    mark: int = 1  # columns of a mark
+    panel_columns: int = 0  # columns of a panel
+    mark_columns: int = 1  # columns of a mark
 
 
 def short_name(name: str) -> str:
@@ -97,22 +97,22 @@ def map_panels(floor: PoolFloor, shape: MapShape) -> list[MapPanel]:
 
 
 def lay_out(
-    all_panels: Sequence[MapPanel], shape: MapShape, width: int, nodes_left: int, mark: int, wanted: int = 0
+    all_panels: Sequence[MapPanel], shape: MapShape, width: int, name_columns: int, mark: int, max_mark_columns: int = 0
 ) -> list[FloorLine]:
     """The lines of the map, with as many panels side by side as fit.
 
     `nodes_left`: columns of the names before the marks; `mark`: columns of a mark, up to `wanted` if there is room.
     """
-    most = max(1, min((width - nodes_left) // mark, max((len(panel.marks) for panel in all_panels), default=0)))
-    across = max(1, min(width // (nodes_left + most * mark), len(all_panels)))
+    most = max(1, min((width - name_columns) // mark, max((len(panel.marks) for panel in all_panels), default=0)))
+    across = max(1, min(width // (name_columns + most * mark), len(all_panels)))
     # GPUs take the whole width, so that their columns are those of other pools too; small marks are compared close by
-    panel = width // across if shape.zoom is MapZoom.GPUS else nodes_left + most * mark
+    panel = width // across if shape.zoom is MapZoom.GPUS else name_columns + most * mark
     cut = [
         MapPanel("" if start else each.block, "" if start else each.subblock, each.marks[start : start + most])
         for each in all_panels
         for start in range(0, len(each.marks), most)
     ]
-    mark = max(mark, min(wanted, (panel - nodes_left) // most))
+    mark = max(mark, min(max_mark_columns, (panel - name_columns) // most))
     return [FloorLine((), tuple(cut[at : at + across]), panel, mark) for at in range(0, len(cut), across)]
 
 
@@ -124,7 +124,7 @@ def name_columns(names: Sequence[str]) -> int:
 def host_mark(host: Host) -> Span:
     """One character for the most important fact about a host that its GPU marks do not show; else a space."""
     node = host.node
-    if not host.pips or host.pips[0].state is GpuState.OUT:
+    if not host.gpus or host.gpus[0].state is GpuState.OUT:
         return Span(" ")  # its pips say it
     if host.faults and not (node.maintenance_active and len(host.faults) == 1):
         return Span("✗", "bad")
@@ -135,12 +135,12 @@ def host_mark(host: Host) -> Span:
 
 def host_caption(host: Host) -> str:
     """The text below a host: its job, or why it has none."""
-    names = list(dict.fromkeys(pip.holder.name for pip in host.pips if pip.holder))
+    names = list(dict.fromkeys(pip.holder.name for pip in host.gpus if pip.holder))
     if len(names) > 1:
         return f"{len(names)} jobs"
     if names:
         return names[0]
-    if host.starting:
+    if host.is_starting:
         return "starting"
     if host.faults:
         return "faulty"
@@ -177,25 +177,25 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         super().__init__(id=id)
         self._floors: tuple[tuple[tuple[Span, ...], PoolFloor], ...] = ()
         self._job_styles: Mapping[str, str] = {}
-        self._held: Mapping[str, Span] = {}
+        self._holder_marks: Mapping[str, Span] = {}
         self._shown_lines: list[FloorLine] = []
         self._spots: list[MapPosition] = []
-        self._numbers: dict[str, int] = {}
+        self._index_by_node: dict[str, int] = {}
         self._cursor = ""
-        self._label = 0
-        self._pips = 0
-        self._place = (0, 0)
+        self._label_columns = 0
+        self._gpu_columns = 0
+        self._name_columns = (0, 0)
         self.lines_wanted = 1  # of the whole map as it would be drawn with room for each host's name and job
         self.columns_wanted = 0  # of the headings, whole
         self._chosen_zoom: MapZoom | None = None
         self._shape = MAP_SHAPES[0]
-        self._starts = [0]
-        self._drawn: dict[int, Strip] = {}
+        self._line_tops = [0]
+        self._drawn_rows: dict[int, Strip] = {}
 
     def show_floors(self, floors: Sequence[tuple[tuple[Span, ...], PoolFloor]], style_of: Callable[[str], str]) -> None:
         """Show these pools' floors; `style_of` gives the style for a holder's uid."""
         self._job_styles = {holder.uid: style_of(holder.uid) for _, floor in floors for holder, _ in floor.holders}
-        self._held = {uid: Span(self.glyph(uid), style) for uid, style in self._job_styles.items()}
+        self._holder_marks = {uid: Span(self.glyph(uid), style) for uid, style in self._job_styles.items()}
         self._floors = tuple(floors)
         self._lay_out_lines()
         self.repaint_changed()  # a snapshot changes few marks of a large floor
@@ -204,10 +204,10 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         """Scroll to the floor with that index and put the cursor on its first host."""
         headings = [y for y, line in enumerate(self._shown_lines) if line.heading]
         if floor < len(headings):
-            first = next((n for n, spot in enumerate(self._spots) if spot.y > self._starts[headings[floor]]), None)
+            first = next((n for n, spot in enumerate(self._spots) if spot.y > self._line_tops[headings[floor]]), None)
             if first is not None:
                 self._cursor = self._spots[first].hosts[0].node.name
-            self.scroll_to(y=self._starts[headings[floor]], animate=False, immediate=True, force=True)
+            self.scroll_to(y=self._line_tops[headings[floor]], animate=False, immediate=True, force=True)
             self.refresh()
 
     def go_to_next_fault(self) -> None:
@@ -242,8 +242,8 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         if pip.state is GpuState.FREE:
             return FREE_PIP
         if pip.state is GpuState.OUT:
-            return Span("✗", "bad") if host.faults else Span("◐", "waits") if host.starting else Span("‖", "dim")
-        return self._held[pip.holder.uid if pip.holder else ""]
+            return Span("✗", "bad") if host.faults else Span("◐", "waits") if host.is_starting else Span("‖", "dim")
+        return self._holder_marks[pip.holder.uid if pip.holder else ""]
 
     def glyph(self, uid: str) -> str:
         """The character for a holder; without colours each holder gets its own letter."""
@@ -260,12 +260,12 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
             return
         floors = [floor for _, floor in self._floors]
         hosts = [host for floor in floors for host in floor.hosts]
-        self._place = (
+        self._name_columns = (
             name_columns([block.name for floor in floors for block in floor.blocks]),
             name_columns([each.name for floor in floors for each in floor.subblocks]),
         )
-        self._label = max((len(short_name(host.node.name)) for host in hosts), default=0)
-        self._pips = max((host.total for host in hosts), default=0)
+        self._label_columns = max((len(short_name(host.node.name)) for host in hosts), default=0)
+        self._gpu_columns = max((host.total for host in hosts), default=0)
         self.columns_wanted = 3 + max((cell_width(list(heading)) for heading, _ in self._floors), default=0)
         self.lines_wanted = sum(1 if line.heading else 3 for line in self._floor_lines(MAP_SHAPES[1]))
         self._shape, self._shown_lines = self._choose_shape(self._chosen_zoom)
@@ -274,19 +274,19 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
                 self._shape, max((cell_len(host_caption(host)) for host in hosts), default=0) + GAP_COLUMNS
             )
         left = self._name_width(self._shape)
-        self._starts = [0, *accumulate(1 if line.heading else self._shape.rows for line in self._shown_lines)]
+        self._line_tops = [0, *accumulate(1 if line.heading else self._shape.rows for line in self._shown_lines)]
         self._spots = [
-            MapPosition(start, at * line.panel + left + number * line.mark, line.mark, marked)
-            for start, line in zip(self._starts, self._shown_lines, strict=False)
+            MapPosition(start, at * line.panel_columns + left + number * line.mark_columns, line.mark_columns, marked)
+            for start, line in zip(self._line_tops, self._shown_lines, strict=False)
             for at, panel in enumerate(line.panels)
             for number, marked in enumerate(panel.marks)
             if marked
         ]
-        self._drawn = {}
-        self._numbers = {host.node.name: number for number, spot in enumerate(self._spots) for host in spot.hosts}
+        self._drawn_rows = {}
+        self._index_by_node = {host.node.name: number for number, spot in enumerate(self._spots) for host in spot.hosts}
         if self._cursor_index() is None:
             self._cursor = self._spots[0].hosts[0].node.name if self._spots else ""
-        self.virtual_size = Size(width, self._starts[-1])
+        self.virtual_size = Size(width, self._line_tops[-1])
         self.post_message(self.Moved())
 
     def _choose_shape(self, zoom: MapZoom | None) -> tuple[MapShape, list[FloorLine]]:
@@ -315,7 +315,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
 
     def _name_width(self, shape: MapShape) -> int:
         """The columns that names before the marks take."""
-        block, subblock = self._place
+        block, subblock = self._name_columns
         if shape.zoom is MapZoom.GPUS:
             return block + subblock + 5
         return block + 3 + (subblock + 1 if shape.shows_names else 0)
@@ -324,7 +324,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         """The minimum width of a mark in columns."""
         if shape.zoom is not MapZoom.GPUS:
             return 1
-        return (self._label + 1 if shape.shows_names else 0) + 1 + self._pips + GAP_COLUMNS
+        return (self._label_columns + 1 if shape.shows_names else 0) + 1 + self._gpu_columns + GAP_COLUMNS
 
     # drawing
 
@@ -341,14 +341,14 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
 
     def draw_line(self, y: int) -> Strip:
         at = y + self.scroll_offset.y
-        if at >= self._starts[-1]:
+        if at >= self._line_tops[-1]:
             return Strip.blank(self.size.width, self.rich_style)
         index = self._cursor_index()
         if self.has_focus and index is not None and 0 <= at - self._spots[index].y < self._shape.rows:
             return self._draw_row(at)
-        if at not in self._drawn:
-            self._drawn[at] = self._draw_row(at)
-        return self._drawn[at]
+        if at not in self._drawn_rows:
+            self._drawn_rows[at] = self._draw_row(at)
+        return self._drawn_rows[at]
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
@@ -356,12 +356,12 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
 
     def _draw_row(self, at: int) -> Strip:
         width = self.size.width
-        number = bisect_right(self._starts, at) - 1
-        row, part = self._shown_lines[number], at - self._starts[number]
+        number = bisect_right(self._line_tops, at) - 1
+        row, part = self._shown_lines[number], at - self._line_tops[number]
         if row.heading:
             return line([Span("  "), *cut_sentence(row.heading, width - 2)], width, self.over(self.ground("head")))
         back = self.rich_style.background_style
-        block, subblock = self._place
+        block, subblock = self._name_columns
         left = self._name_width(self._shape)
         segments: list[Segment] = []
         for panel in row.panels:
@@ -370,10 +370,10 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
             segments += fit_spans([] if part else names, left, self.over(back))
             if self.zoom is MapZoom.GPUS:
                 for (host,) in panel.marks:
-                    segments += self._host_segments(host, part, row.mark)
+                    segments += self._host_segments(host, part, row.mark_columns)
             else:
                 segments += self._panel_segments(panel)
-            segments += fit_spans([], row.panel - left - len(panel.marks) * row.mark, self.over(back))
+            segments += fit_spans([], row.panel_columns - left - len(panel.marks) * row.mark_columns, self.over(back))
         return Strip(merge_segments(segments)).adjust_cell_length(width, back)
 
     def _host_segments(self, host: Host, part: int, width: int) -> list[Segment]:
@@ -385,11 +385,11 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
             runs = [Span(host_caption(host), "text") if part == 1 else Span(scan if part == 2 else "", "dim")]
         else:
             runs = (
-                [Span(fit_text(short_name(host.node.name), self._label) + " ", "dim")]
+                [Span(fit_text(short_name(host.node.name), self._label_columns) + " ", "dim")]
                 if self._shape.shows_names
                 else []
             )
-            pips = groupby(self.gpu_mark(pip, host) for pip in host.pips)  # fewer runs: many hosts are redrawn at once
+            pips = groupby(self.gpu_mark(pip, host) for pip in host.gpus)  # fewer runs: many hosts are redrawn at once
             runs += [host_mark(host), *(Span(pip.text * len(list(same)), pip.style) for pip, same in pips)]
         return [*fit_spans(runs, width - GAP_COLUMNS, back), *fit_spans([], GAP_COLUMNS, self.over(plain))]
 
@@ -421,14 +421,14 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
 
     def _host_mark(self, host: Host) -> Span:
         """One mark for a host, by its first and last GPU: the GPUs of one job are next to each other."""
-        mark, first, last = host_mark(host), host.pips[0], host.pips[-1]
+        mark, first, last = host_mark(host), host.gpus[0], host.gpus[-1]
         if mark.text != " ":
             return mark
         if first is last or (first.state is last.state and first.holder == last.holder):
             return self.gpu_mark(first, host)
         if first.state is GpuState.FREE:
             return FREE_PIP
-        alone = all(pip.holder in (first.holder, None) for pip in host.pips)
+        alone = all(pip.holder in (first.holder, None) for pip in host.gpus)
         style = self.gpu_mark(first, host).style if alone else "text"
         return Span("■" if last.state is GpuState.HELD else PARTLY_USED, style)
 
@@ -464,7 +464,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
                     self.action_open()
 
     def _cursor_index(self) -> int | None:
-        return self._numbers.get(self._cursor)
+        return self._index_by_node.get(self._cursor)
 
     def _move_cursor(self, index: int) -> None:
         before, spot = self._cursor_index(), self._spots[index]

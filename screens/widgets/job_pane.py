@@ -41,7 +41,7 @@ from screens.widgets.charts.nccl_panel import draw_curve, measured_points, refer
 from screens.widgets.charts.training_chart import TrainingChartData, View, clock_words, draw_chart
 from screens.widgets.charts.training_panel import value_words
 from screens.widgets.side_pane import WIDE_COLUMNS, Lines, event_lines, side_by_side
-from screens.widgets.styled_text import cut_sentence, folded_at_spaces
+from screens.widgets.styled_text import cut_sentence, fold_at_spaces
 from screens.widgets.table.row_painter import cell_width
 from screens.widgets.wrapped_sentence import cut_spans, fold_spans
 from screens.wording import Span, spans_of
@@ -271,34 +271,34 @@ Curves are most of the cost of a pane drawn each second; they are drawn again on
 """
 
 
-def _curve_lines(measures: JobMeasures | None, width: int, high: int) -> Lines:
+def _curve_lines(measures: JobMeasures | None, width: int, height: int) -> Lines:
     """The curves of a training or an NCCL test, then a blank line; empty if there is room for few lines only."""
-    if high < MIN_CURVE_LINES:
+    if height < MIN_CURVE_LINES:
         return []
     track = measures.track if measures is not None else None
     test = measures.tests[-1] if measures is not None and measures.tests else None
     known = [each for each in CURVE_METRICS if track and (column := track.columns.get(each.name)) and column.known > 1]
     if track is not None and known:
-        known = known[: max(1, high // (MIN_TWO_CURVES_LINES // 2))]
+        known = known[: max(1, height // (MIN_TWO_CURVES_LINES // 2))]
         with track.lock:
-            steps, part = f"steps {track.numbers[0]:,.0f} to {track.numbers[-1]:,.0f}", high // len(known)
+            steps, part = f"steps {track.numbers[0]:,.0f} to {track.numbers[-1]:,.0f}", height // len(known)
             steps += ", read so far" if measures is not None and measures.is_reading_old_lines else ""
             data = TrainingChartData(track, track.list_events())
             values = sum(track.columns[each.name].known for each in known)
-            drawn, about = _drawn_curves.setdefault(track, {}), (track.numbers[0], known, data.marks)
-            before, shown, lines = drawn.get((width, high), (0, None, []))
+            drawn, about = _drawn_curves.setdefault(track, {}), (track.numbers[0], known, data.events)
+            before, shown, lines = drawn.get((width, height), (0, None, []))
             if shown != about or not 0 <= (values - before) * width * DOTS_WIDE < values:
-                canvas = Canvas(width, high)
+                canvas = Canvas(width, height)
                 for at, each in enumerate(known):
                     draw_chart(canvas, PlotBox(0, at * part, width, part), data, each, View(), "", large=False)
                 lines = canvas.rows()
-                drawn[width, high] = values, about, lines
+                drawn[width, height] = values, about, lines
         titles = {at * part: [Span(f"{each.title}, {steps}"[:width], "dim")] for at, each in enumerate(known)}
         return [*(titles.get(at, line) for at, line in enumerate(lines)), []]
-    if test is None or len(test.test.rows) < 2 or high < MIN_BUSBW_LINES:
+    if test is None or len(test.test.rows) < 2 or height < MIN_BUSBW_LINES:
         return []
     band = reference_band() if is_comparable(test.test, test.accelerator) else ()
-    return [*draw_curve(measured_points(test.test), band, width, high).rows(), []]
+    return [*draw_curve(measured_points(test.test), band, width, height).rows(), []]
 
 
 def _pod_lines(job: JobLine, width: int) -> Lines:
@@ -385,7 +385,7 @@ def _last_lines(measures: JobMeasures | None, width: int, height: int) -> Lines:
     if measures is None or not texts or measures.is_reading_old_lines:
         return []
     *before, newest = [shorten_iteration_line(text) or redact_text(text) for text in texts]
-    folded = folded_at_spaces(one_line(newest), width)[: height - 2]
+    folded = fold_at_spaces(one_line(newest), width)[: height - 2]
     before = before[max(0, len(before) - (height - 2 - len(folded))) :]
     return [[], [Span("last lines", "head")], *([Span(text, "dim")] for text in (*before, *folded))]
 

@@ -57,7 +57,7 @@ class FactsWidget(SnapshotText):
         return (STALE_FACT, *((name, dim_spans(spans_of(cell))) for name, cell in self.facts))
 
     def lines_at(self, width: int) -> Lines:
-        return fact_lines(self._shown_facts, width - 4, beside=0, style="head")
+        return fact_lines(self._shown_facts, width - 4, columns_beside=0, style="head")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self.lines_at(width))
@@ -81,13 +81,13 @@ def whole_lines(spans: Iterable[Span], width: int) -> Lines:
     return fold_spans([Span(long.sub(r"\g<0> ", run.text), run.style) for run in spans], width)
 
 
-def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE_COLUMNS, style: str = "dim") -> Lines:
+def fact_lines(facts: Iterable[Fact], width: int, *, columns_beside: int = WIDE_COLUMNS, style: str = "dim") -> Lines:
     """Names and values, one per line or, from `beside` columns on, several; long values wrap, empty ones are left out.
 
     `style`: the style of the names.
     """
     found: Lines = []
-    lines = lay_out_facts(tuple(facts), width if width >= beside else 0)
+    lines = lay_out_facts(tuple(facts), width if width >= columns_beside else 0)
     column = width // max(map(len, lines), default=1)
     for row in lines:
         if len(row) > 1:
@@ -136,26 +136,26 @@ class SidePane(SnapshotText, NeverScrolled):
     """A pane that shows the lines its function returns for (width, height, now); `renew` calls it again."""
 
     DEFAULT_CSS: ClassVar[str] = "SidePane { padding: 0 1; }"
-    more = "… z shows more"  # in place of the lines that have no room
+    more_text = "… z shows more"  # in place of the lines that have no room
 
     def __init__(
         self, lines: Callable[[int, int, float], Lines], *, id: str | None = None, classes: str | None = None
     ) -> None:
         super().__init__(id=id, classes=classes)
-        self._ask = lines
+        self._make_lines = lines
         self.lines: Lines = []
 
     def renew(self) -> None:
         """Get the lines again and repaint if they changed; a hidden pane does nothing."""
         width, height = self.content_size
         if self.display and width and height:
-            self.show_lines(self._ask(width, height - self.stale, SERVER_CLOCK.now()), height)
+            self.show_lines(self._make_lines(width, height - self.stale, SERVER_CLOCK.now()), height)
 
     def show_lines(self, lines: Lines, height: int) -> None:
         before = self.lines
         if self.stale and lines:
             lines = [[*as_last_known(())], *map(dim_spans, lines)]
-        self.lines = lines if len(lines) <= height else [*lines[: height - 1], [Span(self.more, "dim")]]
+        self.lines = lines if len(lines) <= height else [*lines[: height - 1], [Span(self.more_text, "dim")]]
         pairs, width = enumerate(zip_longest(before, self.lines)), self.content_size.width
         if changed := [Region(0, y, width, 1) for y, (old, new) in pairs if old != new]:
             self.refresh(*changed)
@@ -164,7 +164,7 @@ class SidePane(SnapshotText, NeverScrolled):
         """Renew the pane; returns whether there is anything to show."""
         self.renew()
         laid_out = self.display and self.content_size
-        return bool(self.lines if laid_out else self._ask(width, height, SERVER_CLOCK.now()))
+        return bool(self.lines if laid_out else self._make_lines(width, height, SERVER_CLOCK.now()))
 
     def on_resize(self) -> None:
         self.renew()

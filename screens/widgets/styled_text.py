@@ -112,7 +112,7 @@ def _beginning_of(spans: Iterable[Span], letters: int) -> list[Span]:
 
 
 def fit_spans(
-    spans: Iterable[Span], width: int, style_of: StyleOf, *, right: bool = False, after: int = 0
+    spans: Iterable[Span], width: int, style_of: StyleOf, *, right: bool = False, blanks_after: int = 0
 ) -> list[Segment]:
     """Spans of text padded or cut to an exact number of columns."""
     segments: list[Segment] = []
@@ -128,12 +128,12 @@ def fit_spans(
             segments.append(Segment(clean, style_of(style)))
         left -= length
     if not segments:
-        return [Segment(" " * (left + after), style_of(""))] if left + after > 0 else []
+        return [Segment(" " * (left + blanks_after), style_of(""))] if left + blanks_after > 0 else []
     if right and left > 0:
         segments[0] = Segment(" " * left + segments[0].text, segments[0].style)
         left = 0
-    if left + after > 0:
-        segments[-1] = Segment(segments[-1].text + " " * (left + after), segments[-1].style)
+    if left + blanks_after > 0:
+        segments[-1] = Segment(segments[-1].text + " " * (left + blanks_after), segments[-1].style)
     return segments
 
 
@@ -217,7 +217,7 @@ def wrap_text(text: str, width: int) -> list[str]:
     return lines
 
 
-def folded_at_spaces(text: str, width: int) -> Sequence[str]:
+def fold_at_spaces(text: str, width: int) -> Sequence[str]:
     """A line in pieces of at most that many columns, broken after spaces where possible."""
     pieces: list[str] = []
     while width > 0 and cell_len(text) > width:
@@ -264,7 +264,7 @@ class Backdrop(Widget):
 class Room(Container, Backdrop, NeverScrolled): ...
 
 
-class _Mixes(dict[str, Style]):
+class _MixedStyles(dict[str, Style]):
     """Text styles mixed with one background, each on first use."""
 
     def __init__(self, mix: StyleOf) -> None:
@@ -298,9 +298,9 @@ class StyledWidget(Widget):
         return self.rich_style
 
     def over(self, ground: Style) -> StyleOf:
-        mixes: dict[Style, _Mixes] = self.__dict__.setdefault("_mixes", {})
+        mixes: dict[Style, _MixedStyles] = self.__dict__.setdefault("_mixes", {})
         if ground not in mixes:
-            mixes[ground] = _Mixes(lambda style: ground + self.style_of(style))
+            mixes[ground] = _MixedStyles(lambda style: ground + self.style_of(style))
         return mixes[ground].__getitem__
 
     def _cached_style(self, name: str, kind: str) -> Style:

@@ -30,7 +30,7 @@ from screens.wording import Span
 @dataclass(frozen=True, slots=True)
 class TitleContents:
     tabs: tuple[tuple[str, str, str], ...] = ()  # mode, key and name of each main screen
-    here: str = ""  # mode of the main screen that is open
+    open_mode: str = ""  # mode of the main screen that is open
     trail: tuple[str, ...] = ()  # names of the pages opened from it, outermost first
     cluster: str = ""
     namespace: str = ""  # namespace that lists are narrowed to, or the words that they are not
@@ -60,15 +60,15 @@ class TitleBar(StyledWidget):
     digits_are_text: reactive[bool] = reactive(False)  # typed into a field, where they open no page: drawn faint
 
     def render_line(self, y: int) -> Strip:
-        self._shown = self._words()
+        self._shown_words = self._words()
         return self._render_strip()
 
     def tick(self) -> None:
         """Update the age; repaints only if the text changed."""
-        if self.is_mounted and self._words() != self._shown:
+        if self.is_mounted and self._words() != self._shown_words:
             self.refresh()
 
-    _shown: object = None
+    _shown_words: object = None
 
     def _words(self) -> object:
         """A value that changes whenever the bar's text may, apart from its width."""
@@ -116,7 +116,7 @@ class TitleBar(StyledWidget):
         tabs = []
         for mode, key, name in self.title.tabs:
             click = Style(meta={"@click": f"screen.open_tab({mode!r})"})
-            if mode == self.title.here:
+            if mode == self.title.open_mode:
                 pages = self.title.trail if shape.trail else ("…", *self.title.trail[-1:])
                 text = f" {key} {name}{''.join(f' › {each}' for each in pages)} "
                 tabs.append((Span(text, "here"), self.ground("here") + click))
@@ -248,7 +248,7 @@ class TabStrip(StyledWidget):
     DEFAULT_CSS: ClassVar[str] = "TabStrip { height: 1; }"
 
     tabs: reactive[tuple[TabLabel, ...]] = reactive(())
-    here: reactive[str] = reactive("")
+    open_tab: reactive[str] = reactive("")
 
     @dataclass
     class Picked(Message):
@@ -260,13 +260,13 @@ class TabStrip(StyledWidget):
             texts = [(tab.name, _key_hint_texts(tab.key, tab.title, tab.note if notes else "")) for tab in self.tabs]
             if sum(len(text) for _, pieces in texts for text, _ in pieces) + len(texts) <= self.size.width:
                 return texts
-        titles = [tab.title if tab.name == self.here else "" for tab in self.tabs]
+        titles = [tab.title if tab.name == self.open_tab else "" for tab in self.tabs]
         return [(tab.name, _key_hint_texts(tab.key, title, "")) for tab, title in zip(self.tabs, titles, strict=True)]
 
     def render_line(self, y: int) -> Strip:
         segments: list[Segment] = []
         for name, pieces in self._tab_texts():
-            here = name == self.here
+            here = name == self.open_tab
             back = self.ground("here") if here else self.ground("bar")
             segments += [Segment(text, back + self.style_of("here" if here else style)) for text, style in pieces]
             segments.append(Segment(" ", self.ground("bar")))

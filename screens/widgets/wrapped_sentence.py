@@ -84,7 +84,7 @@ class HeadingLine(SnapshotText):
 class SentenceLine(HeadingLine):
     DEFAULT_CSS: ClassVar[str] = "SentenceLine { height: auto; max-height: 3; padding: 0 1; }"
 
-    cut = " …"  # stands at the end of what there is no room for
+    cut_mark = " …"  # stands at the end of what there is no room for
     _laid_out = 0, 0  # columns and lines; its own size is none while the tab that it is on is hidden
 
     def watch_runs(self, spans: tuple[Span, ...]) -> None:
@@ -112,7 +112,7 @@ class SentenceLine(HeadingLine):
         ground = self.rich_style
         shown = lines[y]
         if y == self.size.height - 1 and len(lines) > self.size.height:
-            shown = cut_spans(shown, width, self.cut)
+            shown = cut_spans(shown, width, self.cut_mark)
         segments = merge_segments(Segment(run.text, ground + self.style_of(run.style)) for run in shown)
         return Strip(segments).adjust_cell_length(width, ground)
 

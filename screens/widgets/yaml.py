@@ -14,7 +14,7 @@ from textual.widgets import TextArea
 from console.logs.log_text import MemoryText
 from screens.widgets.form.editors import kept_bindings
 from screens.widgets.log.log_lines import MAX_MEMORY_LINES, LogLines
-from screens.widgets.styled_text import SelfSizedScrollView, StyledWidget, folded_at_spaces
+from screens.widgets.styled_text import SelfSizedScrollView, StyledWidget, fold_at_spaces
 from screens.wording import Span
 
 _YAML_LINE = re.compile(r"(?P<lead>\s*(?:- )*)(?P<key>[^\s#'\"{}\[\]][^:#]*?:(?=\s|$))?(?P<rest>.*)")
@@ -120,7 +120,7 @@ _STYLE_OF_GLYPH = {"✗": "bad", "≠": "waits", "⚠": "waits", "◐": "waits",
 class OutputText(YamlText):
     """A widget with a program's output under headings; it keeps its scroll position when the text is replaced."""
 
-    fold = staticmethod(folded_at_spaces)
+    fold = staticmethod(fold_at_spaces)
 
     def paint(self, text: str, full_text: str) -> list[Span]:
         if not text.startswith(HEADING):

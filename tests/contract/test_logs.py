@@ -107,7 +107,7 @@ async def test_no_line_is_lost_or_doubled(cluster: Cluster, space: Space, tmp_pa
         assert heard.log.coverage.lost == 0
         assert heard.log.coverage.gaps == ()
         runs = await heard.follow.read_previous(space.name, "job")
-        assert (Counter(line.text for line in runs.lines), runs.without) == (first, ())
+        assert (Counter(line.text for line in runs.lines), runs.missing) == (first, ())
     kept = Counter(text.decode() for part in heard.log.parts for text in part.read_texts(0, len(part)))
     assert kept == heard.seen
 

@@ -147,7 +147,7 @@ async def test_nothing_is_lost_or_doubled_and_the_panels_go_on(cluster: Cluster,
             f"from {rounds + 3} back to {rounds}"
         ]
         await soon(lambda: [each.log.coverage.sentence for each in jobs] == whole, "all are followed to the end")
-        assert {each.log.kept.trouble for each in jobs} == {""}
+        assert {each.log.folder.problem for each in jobs} == {""}
         folder, context = app.session.logs.folder, app.session.context
     for each in jobs:
         shelf = find_stored_job(folder, context, *each.log.key)

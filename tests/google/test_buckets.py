@@ -246,7 +246,7 @@ def test_logs_are_laid_out_as_the_document_has_them(tmp_path: Path) -> None:
     row = "  1048576  262144  float  sum  -1  123.4  17.01  31.89  0  123.4  17.01  31.89  0"
     logs.add_lines([PodLine(0, 1.0, "pong from w-1"), PodLine(1, 1.0, "hello"), PodLine(0, 2.0, "#  size  count")])
     logs.add_lines([PodLine(0, 3.0, row), PodLine(0, 4.0, "done")])
-    assert logs.counted == {
+    assert logs.lines_by_file == {
         "pod-logs/coordinator.log": 4, "pod-logs/worker-1.log": 1, "connectivity-test.log": 1,
         "nccl-test-results.txt": 2,
     }  # fmt: skip
@@ -260,7 +260,7 @@ DISK = LustreInstance("p", "us-west1-b", "fast", "CREATING", "lustrefs", "10.0.0
 
 def test_a_file_system_is_a_row_with_its_region_size_and_endpoint() -> None:
     rows = [of_file_system(FILESTORE, SHARE, "us-central1"), of_file_system(LUSTRE, DISK, "us-central1")]
-    assert [(row.match, row.near, row.size, row.address) for row in rows] == [
+    assert [(row.match_text, row.is_near, row.size, row.address) for row in rows] == [
         ("same region", True, "2,048 GiB", "10.0.0.9:/vol"),
         ("not in us-central1", False, "18,000 GiB", "10.0.0.2@tcp:/lustrefs"),
     ]

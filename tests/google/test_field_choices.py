@@ -23,7 +23,7 @@ async def field(app: ConsoleApp, pilot: Pilot[Any], path: str) -> LaunchScreen:
     screen = screen_of(app, LaunchScreen)
     await until(pilot, lambda: screen.form.page.offers.get("buckets"))
     screen.form.go(path)
-    await until(pilot, lambda: screen.form.here == path)
+    await until(pilot, lambda: screen.form.cursor_path == path)
     return screen
 
 

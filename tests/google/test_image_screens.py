@@ -100,8 +100,8 @@ async def test_the_log_of_a_build_goes_on_after_a_reconnect_without_losing_or_re
         first = app.session
         await press(pilot, "ctrl+r", then=lambda: app.connected and app.session is not first)
         cluster.clock.speed = 400
-        await until(pilot, lambda: page.view.over == "○ the build is over")
-        entries = world_of(cluster).service_state(LogEntries).entries[page._about[0]]
+        await until(pilot, lambda: page.view.end_reason == "○ the build is over")
+        entries = world_of(cluster).service_state(LogEntries).entries[page._build_id[0]]
         lines = page.view.lines
         await until(pilot, lambda: lines.total == len(entries))
         assert [row.text for row in lines.text.read_rows(0, lines.total)] == [each.text_payload for each in entries]
@@ -112,7 +112,7 @@ async def test_build_follow_and_launch_with_the_new_image(monkeypatch: pytest.Mo
     async with practised(monkeypatch) as (app, pilot, cluster):
         await images(app, pilot)
         page = await begin(app, pilot, "new")
-        await until(pilot, lambda: page.view.over == "○ the build is over")
+        await until(pilot, lambda: page.view.end_reason == "○ the build is over")
         await until_shown(pilot, "DONE", "● success")
         await pilot.press("n")
         screen = await next_screen(pilot, LaunchScreen)

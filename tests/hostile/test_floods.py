@@ -121,8 +121,8 @@ async def test_what_is_wrong_with_a_job_is_answered_soon_and_says_what_was_not_r
         begun = time.monotonic()
         report = await alarms.check_job("default", "train", 1.0)
         assert time.monotonic() - begun < 8
-        assert (report.alarms, report.late, report.refused, report.progress) == ((), "", "", None)
-        assert report.unread == unread
+        assert (report.alarms, report.late_message, report.refused, report.progress) == ((), "", "", None)
+        assert report.unread_reason == unread
 
 
 @pytest.mark.slow(reason="hears a log until it was read up to now")
@@ -435,7 +435,7 @@ async def test_a_log_that_is_read_once_and_has_no_end_is_given_up_in_words(
     take = Taken()
     async with served(LOG, FLOODS[flood].answer) as client:
         with pytest.raises(Unreadable, match=words):
-            await LogStream(client, LogRequest("n", "p", tail=tail, follow=False, most=2 << 20)).run(take)
+            await LogStream(client, LogRequest("n", "p", tail=tail, follow=False, max_bytes=2 << 20)).run(take)
     assert take.size < 3 << 20
 
 

@@ -84,9 +84,9 @@ def test_lines_of_many_pods_pass_the_gate_on_a_terminal(monkeypatch: pytest.Monk
             with sanitized_output():
                 lines = RankOutputPrinter(8)
                 for payload in PAYLOADS.values():
-                    lines.add(7, 1, payload.encode() + b"\n")
-                    lines.add(7, 1, payload.encode("latin-1", "replace") + b"\n")
-                lines.add(7, 1, b"x" * 100)
+                    lines.print_complete_lines(7, 1, payload.encode() + b"\n")
+                    lines.print_complete_lines(7, 1, payload.encode("latin-1", "replace") + b"\n")
+                lines.print_complete_lines(7, 1, b"x" * 100)
         os.set_blocking(ours, False)
         shown = bytearray()
         with suppress(BlockingIOError):
@@ -116,7 +116,7 @@ def test_the_bar_of_a_copy_is_drawn_and_the_names_of_files_are_cleaned(monkeypat
 def test_a_line_of_a_pod_without_end_is_printed_in_pieces(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     lines = RankOutputPrinter(8)
     for _ in range(100):
-        lines.add(7, 1, b"x" * MAX_HELD_BYTES)
+        lines.print_complete_lines(7, 1, b"x" * MAX_HELD_BYTES)
     assert len(capfdbinary.readouterr().out) > 90 * MAX_HELD_BYTES
 
 

@@ -69,10 +69,10 @@ async def test_the_main_job_from_the_form_to_nothing_left(lab: Lab) -> None:
         assert isinstance(page, LaunchScreen)
         await until("the form", lambda: page.form.texts.get("name"))
         await pilot.press("enter")
-        while page.form.here != "name":
+        while page.form.cursor_path != "name":
             await pilot.press("up")
         await pilot.press("end", "ctrl+u", *NAME)
-        while page.form.here != "gpus":
+        while page.form.cursor_path != "gpus":
             await pilot.press("down")
         await pilot.press("end", "ctrl+u", "1", "6")
         await pilot.pause()

@@ -41,12 +41,12 @@ class View:
         page, *about = self.page
         session = still.app.session
         session.inspector.slow_reports.clear()
-        session.diagnoses._known.clear()
+        session.diagnoses._latest.clear()
         if self.late:
             report = SlowReport(about[1], "2.28.9", "json", 64, 900, 10.0, 90, self.late, 0.021, at=MOMENT - 40)
             session.inspector.slow_reports[about[0], about[1]] = report
             (found,) = diagnose_slow_ranks(report, session.fleet.jobsets[about[0], about[1]].uid)
-            session.diagnoses._known[found.uid, found.kind] = found
+            session.diagnoses._latest[found.uid, found.kind] = found
         if page in HOMES:
             await still.app.switch_mode(HOMES[page])
         if page in still.app.MODES:

@@ -102,9 +102,9 @@ async def choose(app: ConsoleApp, pilot: Any, key: str) -> None:
 
 async def asked(app: ConsoleApp, pilot: Any) -> LaunchRequest:
     """The launch that was asked for: the form takes it once there are recipes, of which these sessions have none."""
-    await until(pilot, lambda: app.launch_wish)
-    assert app.launch_wish is not None
-    return app.launch_wish
+    await until(pilot, lambda: app.launch_request)
+    assert app.launch_request is not None
+    return app.launch_request
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

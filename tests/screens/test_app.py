@@ -59,7 +59,7 @@ async def test_number_keys_go_from_screen_to_screen_and_back_to_the_same_row() -
             await press(pilot, key, then=lambda: app.current_mode == mode)  # noqa: B023 - called at once
             await pilot.press("down")
         assert isinstance(app.screen, PodsScreen)
-        assert app.screen.table.cursor == app.screen.table.shown[2]
+        assert app.screen.table.cursor == app.screen.table.shown_keys[2]
 
 
 async def test_the_number_of_the_screen_one_is_on_leaves_the_pages_over_it() -> None:
@@ -179,11 +179,11 @@ async def test_a_server_that_goes_away_leaves_its_rows() -> None:
     async with console() as (app, pilot, session):
         await pilot.press("4")
         table = (await next_screen(pilot, PodsScreen)).table
-        rows = list(table.shown)
+        rows = list(table.shown_keys)
         gone = {kind: WatchStatus(kind, WatchState.STALE, why="connection refused") for kind in session.fleet.links}
         session.show(links=gone)
         await until(pilot, lambda: "reconnecting" in text_of(app.screen.query_one(TitleBar)))
-        assert table.shown == rows
+        assert table.shown_keys == rows
 
 
 async def test_a_kind_that_may_not_be_listed_is_a_line_in_the_list() -> None:
@@ -263,14 +263,14 @@ async def test_lists_are_narrowed_to_the_picked_namespace_and_the_title_says_so(
         screen = screen_of(app, PodsScreen)
         title = screen.query_one(TitleBar)
         assert "all namespaces" in text_of(title)
-        every = len(screen.table.shown)
+        every = len(screen.table.shown_keys)
         await press(pilot, "N", then=lambda: isinstance(app.screen, Pick) and app.screen.is_mounted)
-        assert app.screen.query_one(ChoiceTable).shown[0] == ("all namespaces",)
+        assert app.screen.query_one(ChoiceTable).shown_keys[0] == ("all namespaces",)
         await pilot.press(*"kube-system", "enter")
-        await until(pilot, lambda: {key[0] for key in screen.table.shown} == {"kube-system"})
+        await until(pilot, lambda: {key[0] for key in screen.table.shown_keys} == {"kube-system"})
         assert "practice  kube-system" in text_of(title)
         await press(pilot, "N", then=lambda: isinstance(app.screen, Pick) and app.screen.is_mounted)
-        await press(pilot, *"all name", "enter", then=lambda: len(screen.table.shown) == every)
+        await press(pilot, *"all name", "enter", then=lambda: len(screen.table.shown_keys) == every)
 
 
 async def test_tabs_keep_their_digits_while_they_fit() -> None:
@@ -355,7 +355,7 @@ async def test_the_palette_goes_to_pages_by_the_words_of_k9s() -> None:
         await press(pilot, "colon", *"pods kube-system", then=lambda: "Go to pods in kube-system" in screen_text(app))
         await press(pilot, "enter", then=lambda: app.current_mode == "pods" and app.only_namespace == "kube-system")
         screen = screen_of(app, PodsScreen)
-        await until(pilot, lambda: [key[0] for key in screen.table.shown] == ["kube-system"])
+        await until(pilot, lambda: [key[0] for key in screen.table.shown_keys] == ["kube-system"])
         await press(pilot, "colon", *"pods nowhere", then=lambda: "Go to pods in nowhere" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: any("Nothing is listed" in each.message for each in app._notifications))
@@ -414,7 +414,7 @@ async def test_a_namespace_that_was_asked_for_narrows_the_lists_from_the_beginni
     async with console(FakeSession(scene(), settings=settings), settings=settings) as (app, pilot, _):
         await press(pilot, "4", then=lambda: isinstance(app.screen, PodsScreen))
         assert isinstance(app.screen, PodsScreen)
-        assert {key[0] for key in app.screen.table.shown} == {"kube-system"}
+        assert {key[0] for key in app.screen.table.shown_keys} == {"kube-system"}
         assert "all namespaces" not in text_of(app.screen.query_one(TitleBar))
 
 
@@ -425,7 +425,7 @@ async def test_a_namespace_that_was_asked_for_narrows_the_lists_from_the_beginni
 async def test_the_palette_opens_any_object_by_its_name(typed: str, crumb: str) -> None:
     async with console(FakeSession(scene())) as (app, pilot, _):
         await press(pilot, "colon", *typed, then=lambda: crumb in screen_text(app))
-        await press(pilot, "enter", then=lambda: isinstance(app.screen, LiveScreen) and app.screen.crumb == crumb)
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, LiveScreen) and app.screen.trail_name == crumb)
 
 
 async def test_what_is_typed_while_the_palette_still_reads_files_is_found() -> None:

@@ -80,7 +80,7 @@ async def test_the_key_of_only_mine_works_in_lists_of_pods_and_alarms_too() -> N
 
         def shown() -> list[tuple[str, ...]]:
             page = app.screen
-            return list(page.table.shown) if isinstance(page, PodsScreen | AlarmsScreen) else []
+            return list(page.table.shown_keys) if isinstance(page, PodsScreen | AlarmsScreen) else []
 
         for opens in "4A":
             await press(pilot, opens, then=lambda: len({"nccl-0412" in "".join(key) for key in shown()}) > 1)

@@ -66,8 +66,8 @@ async def test_the_pane_works_out_a_running_job_again_only_if_it_has_changed() -
         app.fleet = structs.replace(session.fleet, at=session.fleet.at + 1)
         after = line()
         assert after is not before
-        page.running_lines = {job: structs.replace(after, late_words="no longer")}
-        assert line().late_words == ""
+        page.running_lines = {job: structs.replace(after, late_message="no longer")}
+        assert line().late_message == ""
 
 
 async def test_arrow_keys_go_from_host_to_host_and_say_what_is_on_them() -> None:

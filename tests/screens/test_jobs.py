@@ -126,8 +126,8 @@ async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
         assert heads[0] < sweep < heads[1] < llama < heads[2]
         await pilot.click(JobTable, offset=(20, llama - screen.table.region.y))
         assert screen.table.cursor == ("default", "llama"), "headings are no rows"
-        await press(pilot, "g", then=lambda: screen.table.cursor == screen.table.shown[0])
-        await press(pilot, "G", then=lambda: screen.table.cursor == screen.table.shown[-1])
+        await press(pilot, "g", then=lambda: screen.table.cursor == screen.table.shown_keys[0])
+        await press(pilot, "G", then=lambda: screen.table.cursor == screen.table.shown_keys[-1])
         await press(pilot, "o", then=lambda: "RUNNING ──" not in screen_text(app))
 
 
@@ -185,17 +185,17 @@ async def test_a_job_in_trouble_comes_first_once_no_key_is_pressed(
     session: FakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with console_at(to_jobs, session) as (app, pilot, screen):
-        before = screen.table.shown
+        before = screen.table.shown_keys
         llama = ("default", "llama")
         assert before[0] == ("default", "sweep")
         screen.table.move_to(llama)
         session.measures.progress_reader.known["uid-llama"] = JobProgress(nan=True, nan_words="loss is NaN", at=1.0)
         session.show(events={})
         await until_shown(pilot, "diverged")
-        assert screen.table.shown == before, "nothing moves under the keys"
-        monkeypatch.setattr(type(app), "since_key", STILL_SECONDS)
+        assert screen.table.shown_keys == before, "nothing moves under the keys"
+        monkeypatch.setattr(type(app), "seconds_since_key", STILL_SECONDS)
         session.show(events=dict(session.fleet.events))
-        await until(pilot, lambda: screen.table.shown[0] == llama)
+        await until(pilot, lambda: screen.table.shown_keys[0] == llama)
         assert screen.table.cursor == llama
 
 
@@ -222,10 +222,10 @@ async def test_only_mine_and_everything_again() -> None:
     async with console_at(to_jobs, session, size=(120, 30)) as (app, pilot, screen):
         assert "OWNER" in screen_text(app), "whose it is has room at 120 columns"
         assert "bob" in screen_text(app)
-        await press(pilot, "m", then=lambda: list(screen.table.shown) == [("default", "llama")])
+        await press(pilot, "m", then=lambda: list(screen.table.shown_keys) == [("default", "llama")])
         await until_shown(pilot, "@you")
-        await press(pilot, "m", then=lambda: len(screen.table.shown) == len(owners))
-        await press(pilot, "slash", *"you", then=lambda: list(screen.table.shown) == [("default", "llama")])
+        await press(pilot, "m", then=lambda: len(screen.table.shown_keys) == len(owners))
+        await press(pilot, "slash", *"you", then=lambda: list(screen.table.shown_keys) == [("default", "llama")])
 
 
 async def test_stop_names_release_and_what_stays_and_enter_keeps(session: FakeSession) -> None:
@@ -603,7 +603,7 @@ async def test_the_matrix_shows_who_is_silent_and_who_is_behind() -> None:
         matrix = screen.query_one(PodMatrix)
         await until(pilot, lambda: any(cell.steps_behind for cell in matrix.cells))
         await until(pilot, lambda: all(cell.last_line_at for cell in matrix.cells))
-        marks = [cell.run(time.time()) for cell in matrix.cells]
+        marks = [cell.span(time.time()) for cell in matrix.cells]
         assert (marks[7].text, matrix.cells[7].steps_behind) == ("▼", 49)
         assert marks[9].style == "faint"
         assert {mark.style for number, mark in enumerate(marks) if number not in {7, 9}} == {"ok"}

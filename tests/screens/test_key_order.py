@@ -92,7 +92,7 @@ async def test_letters_right_after_the_slash_of_a_log_are_the_search() -> None:
 async def test_letters_that_come_at_once_are_all_in_the_field_and_none_after_it_is_lost() -> None:
     async with console_at(to_form, chart_session()) as (app, pilot, screen):
         screen.form.go("queue")
-        await until(pilot, lambda: screen.form.here == "queue")
+        await until(pilot, lambda: screen.form.cursor_path == "queue")
         type_at_once(app, *"researching")
         await until(pilot, lambda: screen.form.texts["queue"] == "researching")
 

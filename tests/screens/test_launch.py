@@ -78,12 +78,12 @@ async def test_digits_open_pages_from_a_form_where_no_text_is_typed() -> None:
         await until(pilot, lambda: (" 3 ", "faint") in [run for run, _ in bar._tab_spans(TabShape())])
         for path in ("keepAlive", "topology.request"):
             screen.form.go(path)
-            await until(pilot, lambda path=path: screen.form.here == path)  # type: ignore[misc]
+            await until(pilot, lambda path=path: screen.form.cursor_path == path)  # type: ignore[misc]
             await until(pilot, lambda: not bar.digits_are_text)
             await press(pilot, "3", then=lambda: isinstance(app.screen, JobsScreen))
             await press(pilot, "5", then=lambda: app.screen is screen)
         screen.form.go("gpus")
-        await until(pilot, lambda: screen.form.here == "gpus")
+        await until(pilot, lambda: screen.form.cursor_path == "gpus")
         await press(pilot, "3", then=lambda: screen.form.texts["gpus"] == "3")
         assert app.screen is screen
 
@@ -92,7 +92,7 @@ async def test_digits_open_pages_from_a_form_where_no_text_is_typed() -> None:
 @pytest.mark.parametrize(("wrong", "here"), [((), "gpus"), ((FieldProblem("queue", "There is none."),), "queue")])
 async def test_the_form_begins_at_the_first_problem(wrong: tuple[FieldProblem, ...], here: str) -> None:
     async with console_at(to_form, session_of(problems=wrong)) as (_, _, screen):
-        assert screen.form.here == here
+        assert screen.form.cursor_path == here
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -235,7 +235,7 @@ async def test_what_is_confirmed_while_the_checks_run_launches_when_they_end() -
     async with console_at(to_form, session) as (app, pilot, screen):
         await press(pilot, "ctrl+s", then=lambda: "The API server checks llama-2 …" in screen_text(app))
         await press(pilot, "enter", then=lambda: f"Confirmed: {CONFIRMED}" in screen_text(app))
-        assert screen.form.here == "gpus", "the key is no key of the form"
+        assert screen.form.cursor_path == "gpus", "the key is no key of the form"
         assert session.called("launch") == []
         session.preflight.held.set()
         await until(pilot, lambda: isinstance(app.screen, JobScreen))
@@ -551,7 +551,7 @@ async def test_another_screen_begins_a_launch_from_earlier_values() -> None:
         assert screen.draft is not None
         assert screen.draft.recipe.id == "ddp-smoke"
         assert screen.form.texts["name"] == "llama-2"
-        assert (screen.draft.against, screen.draft.against_name) == ({"gpus": 8}, "llama")
+        assert (screen.draft.compared_values, screen.draft.compared_name) == ({"gpus": 8}, "llama")
         await until(pilot, lambda: "Not values of this chart, skipped: gone" in toasts(app))
         await press(pilot, "ctrl+z", then=lambda: screen.form.texts["gpus"] == "16")
 
@@ -562,10 +562,10 @@ async def test_what_is_launched_is_the_form_that_is_shown_whatever_was_searched_
         await press(pilot, "5", then=lambda: isinstance(app.screen, LaunchScreen) and app.screen.draft is not None)
         screen = screen_of(app, LaunchScreen)
         screen.recipes.filter_by("qwen3-30b-pretrain")
-        first, second = screen.recipes.shown
+        first, second = screen.recipes.shown_keys
         assert (screen.recipes.cursor, first, second) == (first, ("qwen3-30b-pretrain",), ("qwen3-30b-pretrain-pai",))
         screen.recipes.filter_by("pretrain")
-        assert screen.recipes.shown[0] != first, "the order is that of the chart again"
+        assert screen.recipes.shown_keys[0] != first, "the order is that of the chart again"
         screen.open_recipe_form()
         assert screen.draft is not None
         assert "pretrain" in screen.draft.recipe.id

@@ -128,5 +128,5 @@ async def test_what_comes_in_while_the_page_closes_is_not_shown() -> None:
         page = await log_of(app, pilot)
         view = page.query_one(LogView)
         await view.query_one(LogLines).remove()
-        view.over = "✗ not followed"
+        view.end_reason = "✗ not followed"
         assert "not followed" not in screen_text(app)

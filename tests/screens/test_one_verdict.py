@@ -138,7 +138,7 @@ async def read_tail(job: JobSet, fleet: Fleet, lines: list[LogLine]) -> JobProgr
         return lines[-number:]
 
     service = SimpleNamespace(
-        test_history=SimpleNamespace(tests=(), stored={}, store=AsyncMock()),
+        test_history=SimpleNamespace(tests=(), stored_rows={}, store=AsyncMock()),
         pass_line=PASS_LINE, find_followed=lambda _: None,
         earlier_phases=AsyncMock(return_value={}), earlier_speeds=AsyncMock(return_value=()),
     )  # fmt: skip
@@ -260,7 +260,7 @@ async def test_every_place_tells_the_same(case: Case) -> None:
         assert re.fullmatch(unknown if case.kept else starts.get(case.state, unknown), forecast(line))
     ends = progress is not None and progress.eta is not None
     assert ends == (case.state == "running" and case.fault != "hang:1")  # only of what goes on an end is foretold
-    watched = cast("Any", SimpleNamespace(progress=progress, complete=True))
+    watched = cast("Any", SimpleNamespace(progress=progress, is_complete=True))
     over = _final_outcome("train", job, fleet, True, watched, parse_conditions(("loss<0",)))
     assert (over[0] if over else None) == {None: None, 0: 7}.get(case.code, 1)
 

@@ -39,12 +39,12 @@ async def test_filter_as_you_type_then_back_to_all() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("4")
         screen = screen_of(app, PodsScreen)
-        await press(pilot, "slash", *"nccl", then=lambda: len(screen.table.shown) == 2)
+        await press(pilot, "slash", *"nccl", then=lambda: len(screen.table.shown_keys) == 2)
         await until_shown(pilot, "2 of 15")
         await pilot.press("enter", "down")
         assert screen.table.cursor is not None
         assert screen.table.cursor[1].startswith("nccl-0412-workload-0-1")
-        await press(pilot, "escape", then=lambda: len(screen.table.shown) == 15)
+        await press(pilot, "escape", then=lambda: len(screen.table.shown_keys) == 15)
         await until(pilot, lambda: not screen.query(FilterInput))
         assert screen.table.cursor[1].startswith("nccl-0412-workload-0-1")
 
@@ -166,19 +166,19 @@ async def test_the_filter_line_hides_no_row() -> None:
     async with console(size=(80, 10)) as (app, pilot, _):
         await pilot.press("4", "slash", "enter", "slash", *"e", "enter", "end")
         screen = screen_of(app, PodsScreen)
-        await until(pilot, lambda: screen.table.cursor == screen.table.shown[-1])
-        await until_shown(pilot, f"▸ {'  '.join(screen.table.shown[-1])}")
+        await until(pilot, lambda: screen.table.cursor == screen.table.shown_keys[-1])
+        await until_shown(pilot, f"▸ {'  '.join(screen.table.shown_keys[-1])}")
 
 
 def test_the_tally_follows_changes() -> None:
     tally = PodTally()
     one, two = Pod("ns", "a", phase="Running", ready=True), Pod("ns", "b", phase="Pending")
     tally.count_changes([(None, one), (None, two)])
-    assert "".join(run.text for run in tally.runs).split() == ["2", "pods", "◐", "1", "Pending", "●", "1", "Running"]
+    assert "".join(run.text for run in tally.spans).split() == ["2", "pods", "◐", "1", "Pending", "●", "1", "Running"]
     tally.count_changes([(two, Pod("ns", "b", phase="Running", ready=True)), (one, None)])
-    assert "".join(run.text for run in tally.runs).split() == ["1", "pod", "●", "1", "Running"]
+    assert "".join(run.text for run in tally.spans).split() == ["1", "pod", "●", "1", "Running"]
     tally.count_changes([(Pod("ns", "b", phase="Running", ready=True), None)])
-    assert tally.runs == ()
+    assert tally.spans == ()
 
 
 class Keys(ConsoleApp):
@@ -188,7 +188,7 @@ class Keys(ConsoleApp):
     answers = likely = False
 
     @property
-    def answering(self) -> bool:
+    def is_handling_key(self) -> bool:
         return self.answers
 
     @property
@@ -219,7 +219,7 @@ class Drawn(PodsScreen):
 
 async def test_a_picture_that_changes_nothing_in_view_paints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with console(kind=Ageless) as (app, pilot, _):
-        await press(pilot, "4", then=lambda: "nccl-0412" in screen_text(app) and not app.answering)
+        await press(pilot, "4", then=lambda: "nccl-0412" in screen_text(app) and not app.is_handling_key)
         await pilot.pause()
         painted: list[object] = []
         monkeypatch.setattr(app, "_display", lambda *what: painted.extend(what))
@@ -267,11 +267,11 @@ async def test_rows_that_come_in_parts_leave_the_console_to_others_between_two_p
     monkeypatch.setattr("screens.pages.pods.ROWS_AT_ONCE_AMONG_KEYS", 1)
     async with console() as (app, pilot, session):
         await app.push_screen(screen := Drawn())
-        await until(pilot, lambda: screen.drawn and not screen.table.listing.behind)
+        await until(pilot, lambda: screen.drawn and not screen.table.listing.is_behind)
         screen.drawn = screen.most = 0
         pods = session.fleet.pods
         session.show(pods={(*key[:-1], f"{key[-1]}-{copy}"): pod for key, pod in pods.items() for copy in range(3)})
-        await until(pilot, lambda: screen.drawn and len(screen.table.shown) == 3 * len(pods))
+        await until(pilot, lambda: screen.drawn and len(screen.table.shown_keys) == 3 * len(pods))
     assert screen.most == 1
 
 
@@ -287,8 +287,8 @@ async def test_all_rows_come_where_the_machine_stands_still_as_the_next_picture_
         monkeypatch.setattr("textual.timer._time", SimpleNamespace(get_time=lambda: 0.02 * next(looks)))
         await pilot.press("4")
         screen = screen_of(app, PodsScreen)
-        await until(pilot, lambda: not screen.table.listing.behind)
-        assert len(screen.table.shown) == len(session.fleet.pods)
+        await until(pilot, lambda: not screen.table.listing.is_behind)
+        assert len(screen.table.shown_keys) == len(session.fleet.pods)
 
 
 async def test_a_picture_does_not_wait_for_ever_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:

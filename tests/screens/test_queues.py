@@ -40,7 +40,7 @@ async def test_queues_with_bars_states_and_who_waits_why() -> None:
         )
         assert "insufficient unused quota" not in text, "Kueue says the same in other words"
         screen = screen_of(app, QueuesScreen)
-        assert [screen.workloads.listing.rows[key].position for key in screen.workloads.shown] == [1, 0]
+        assert [screen.workloads.listing.rows[key].position for key in screen.workloads.shown_keys] == [1, 0]
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -156,13 +156,13 @@ async def test_a_queue_shows_its_own_workloads_and_escape_all_again() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         await pilot.press("2")
         screen = screen_of(app, QueuesScreen)
-        await until(pilot, lambda: len(screen.workloads.shown) == 2)
+        await until(pilot, lambda: len(screen.workloads.shown_keys) == 2)
         await until_shown(pilot, "; 2 LocalQueues")
         await focus(pilot, screen.cluster_queues)
         await press(pilot, "down", "enter", then=lambda: screen.only == ("research",))
-        assert screen.workloads.shown == []
+        assert screen.workloads.shown_keys == []
         assert "; 1 LocalQueue; GPUs of quota" in screen_text(app)
-        await press(pilot, "escape", then=lambda: len(screen.workloads.shown) == 2)
+        await press(pilot, "escape", then=lambda: len(screen.workloads.shown_keys) == 2)
 
 
 async def test_enter_opens_the_job_and_y_the_object() -> None:
@@ -207,7 +207,7 @@ async def test_free_gpus_stand_under_their_title_and_one_namespace_has_the_sums_
         free = [row[left : left + 4] for row in rows if row.strip()]
         assert free
         assert all(cell == f"{int(cell):>4}" for cell in free)
-        every = len(screen.workloads.shown)
+        every = len(screen.workloads.shown_keys)
         app.only_namespace = "team-b"
         screen.show_fleet(app.fleet)
         await pilot.pause()

@@ -146,7 +146,7 @@ async def test_a_page_that_is_opened_while_nothing_is_connected_is_drawn(about: 
         assert not app.connected
         drawn = app.screen
         assert isinstance(drawn, LiveScreen)
-        assert drawn.crumb in screen_text(app)
+        assert drawn.trail_name in screen_text(app)
 
 
 async def test_a_page_that_is_being_removed_is_not_drawn_any_more() -> None:

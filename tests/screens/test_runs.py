@@ -53,7 +53,7 @@ def session_of(**answers: Any) -> FakeSession:
 
 
 async def to_runs(app: Any, pilot: Any) -> RunsScreen:
-    await press(pilot, "6", then=lambda: isinstance(app.screen, RunsScreen) and len(app.screen.table.shown) == 4)
+    await press(pilot, "6", then=lambda: isinstance(app.screen, RunsScreen) and len(app.screen.table.shown_keys) == 4)
     return screen_of(app, RunsScreen)
 
 
@@ -78,8 +78,8 @@ async def test_every_run_says_how_it_ended() -> None:
         assert "pod 1 was killed (137)" in "".join(run.text for run in screen.explanation.runs)
         assert "env.HF_TOKEN" in "".join(run.text for run in screen.explanation.runs)
         await pilot.press("slash", *"4120")
-        assert screen.table.shown == []
-        await press(pilot, *["backspace"] * 4, *"end=2G", then=lambda: screen.table.shown == [("2",)])
+        assert screen.table.shown_keys == []
+        await press(pilot, *["backspace"] * 4, *"end=2G", then=lambda: screen.table.shown_keys == [("2",)])
 
 
 async def test_the_list_follows_the_memory() -> None:
@@ -87,7 +87,7 @@ async def test_the_list_follows_the_memory() -> None:
         screen = await to_runs(app, pilot)
         session.launch.runs.runs.insert(0, run(5, "new", Outcome.WAITING))
         session.show()
-        await until(pilot, lambda: screen.table.shown[0] == ("5",))
+        await until(pilot, lambda: screen.table.shown_keys[0] == ("5",))
 
 
 async def test_without_runs_there_are_no_keys_for_one() -> None:
@@ -124,8 +124,8 @@ async def test_two_marked_runs_side_by_side() -> None:
 async def test_launching_again_opens_the_form_with_the_values() -> None:
     async with console_at(to_runs, session_of()) as (app, pilot, _):
         await press(pilot, "n", then=lambda: isinstance(app.screen, LaunchScreen))
-        assert app.launch_wish is None or app.launch_wish.values == RUNS[0].values
-        assert "env.HF_TOKEN" in toasts(app) or app.launch_wish is not None
+        assert app.launch_request is None or app.launch_request.values == RUNS[0].values
+        assert "env.HF_TOKEN" in toasts(app) or app.launch_request is not None
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -157,7 +157,7 @@ async def test_runs_are_forgotten_when_somebody_agrees() -> None:
         await press(pilot, "escape", then=lambda: app.screen is screen)
         assert session.called("forget") == []
         await press(pilot, "space", "x", then=lambda: isinstance(app.screen, Confirm))
-        await press(pilot, "y", then=lambda: len(screen.table.shown) == 2)
+        await press(pilot, "y", then=lambda: len(screen.table.shown_keys) == 2)
         assert session.called("forget") == [((3, 4),)]
 
 

@@ -17,7 +17,7 @@ async def test_the_tour_waits_until_the_jobs_page_is_drawn(tmp_path: Path) -> No
 
         guide = Watched(app, pilot, tmp_path)
         app.open_page("job", "default", "llama")  # as on a busy machine: it is there, and not drawn yet
-        watching = asyncio.create_task(guide.watch())
+        watching = asyncio.create_task(guide.watch_test())
         seen = asyncio.create_task(watched.wait())
         done, _ = await asyncio.wait({watching, seen}, return_when=asyncio.FIRST_COMPLETED)
         assert seen in done, watching.exception()

@@ -178,8 +178,8 @@ async def test_keys_choose_zoom_scroll_and_point(session: FakeSession) -> None:
     async with console(session, size=(150, 40)) as (app, pilot, _):
         charts = (await opened(app, pilot)).charts
         await until_shown(pilot, "step 100 of 200")
-        await press(pilot, "down", then=lambda: charts.chosen == "grad_norm")
-        await press(pilot, "up", "plus", "plus", "left", then=lambda: charts.chosen == "loss")
+        await press(pilot, "down", then=lambda: charts.large_metric == "grad_norm")
+        await press(pilot, "up", "plus", "plus", "left", then=lambda: charts.large_metric == "loss")
         assert (charts.view.span, charts.view.end) == (0.25, 0.9375)
         await until_shown(pilot, "4× zoom")
         await press(pilot, "home", "comma", then=lambda: "at step 100" in screen_text(app))
@@ -255,7 +255,7 @@ async def test_a_test_is_compared_with_an_earlier_one(session: FakeSession) -> N
         panel = screen.query_one(NcclPanel)
         await until_shown(pilot, "test 2 of 2")
         await press(pilot, "a", then=lambda: isinstance(app.screen, Pick))
-        await press(pilot, "enter", then=lambda: panel.against is not None)
+        await press(pilot, "enter", then=lambda: panel.compared_test is not None)
         await until_shown(pilot, "10 % more GB/s than llama", "+10.0 %")
 
 
@@ -264,7 +264,7 @@ async def test_a_test_whose_next_row_does_not_come_is_not_shown_as_running(sessi
     async with console(session, size=(200, 40)) as (app, pilot, _):
         panel = (await to_job(app, pilot, "llama", "nccl")).query_one(NcclPanel)
         await until_shown(pilot, "⚠ low  84 % of the A4 reference at 512 MiB")
-        panel.late = (Span("▲", "bad"), Span(" stalled", "bad"))
+        panel.late_spans = (Span("▲", "bad"), Span(" stalled", "bad"))
         await until_shown(pilot, "▲ stalled  620.0 GB/s")
 
 

@@ -77,7 +77,7 @@ async def test_gpus_worst_first_and_by_another_metric(size: tuple[int, int]) -> 
         session.gpus.board = board()
         screen = await open_tab(app, pilot, "h")
         await until_shown(pilot, "▼", "Utilization")
-        rows = [key[0] for key in cast("Any", screen.here).table.shown]
+        rows = [key[0] for key in cast("Any", screen.here).table.shown_keys]
         assert rows == ["1", "0", "2"]
         assert session.gpus.readers == 1
         await press(pilot, "m", then=lambda: "Memory" in screen_text(app))
@@ -93,7 +93,7 @@ async def test_ranks_stay_in_place_while_none_stands_out() -> None:
         )
         screen = await open_tab(app, pilot, "h")
         await until_shown(pilot, "97")
-        assert [key[0] for key in cast("Any", screen.here).table.shown] == ["0", "1", "2"]
+        assert [key[0] for key in cast("Any", screen.here).table.shown_keys] == ["0", "1", "2"]
 
 
 def report(*, py_spy: str = "/usr/bin/py-spy") -> HangReport:
@@ -198,7 +198,7 @@ async def test_the_rank_of_an_nccl_test_that_stays_behind_is_red() -> None:
         await until_shown(pilot, "✗ Rank 9 (pod 1, GPU 1) stays behind in NCCL while 15 others run")
         tab = cast("HangTab", screen.here)
         assert tab.verdict.runs[0].style == "bad"
-        assert list(tab.table.shown) == [
+        assert list(tab.table.shown_keys) == [
             ("compiled", "all_reduce_perf, behind", "suspect"), ("compiled", "all_reduce_perf", ""),
         ]  # fmt: skip
         assert tab.table.row is not None
@@ -545,7 +545,7 @@ def test_what_can_be_waited_for() -> None:
     assert not step.is_reached(99)
     assert loss.is_reached(1.9)
     assert not loss.is_reached(None)
-    assert not done.is_reached(1.0, up=True)
+    assert not done.is_reached(1.0, is_running=True)
     assert done.is_reached(None, is_done=True)
 
 

@@ -97,7 +97,7 @@ def waiting_rows() -> list[Any]:
     lost = Condition("Evicted", "True", "Preempted", "Preempted to accommodate a workload", NOW - 60)
     claims[1] = replace(claims[1], conditions=(*claims[1].conditions, lost))
     fleet = fleet_of(cluster_queue("a4", 48, admitted=1, pending=3), llama, claim(llama), *jobs, *claims)
-    lines = [*WORKLOADS.of(fleet, None, str)]
+    lines = [*WORKLOADS.make_rows(fleet, None, str)]
     return [*lines, *(dataclasses.replace(line, start=start) for line in lines for start in STARTS)]
 
 
@@ -146,12 +146,12 @@ def run_rows() -> list[RunRecord]:
 async def test_no_list_cuts_a_number_a_unit_or_a_name_and_the_verdict_is_there_at_every_width() -> None:
     fleet, queues, jobs = scene(), queue_scene(), await job_rows()
     lists: dict[str, tuple[Sequence[Column[Any]], Sequence[Any]]] = {
-        "jobs": (JOBS.columns, [*jobs, *foreseen_rows(queues), *JOBS.of(queues, None, str)]),
-        "workloads": (WORKLOADS.columns, [*WORKLOADS.of(queues, None, str), *waiting_rows()]),
-        "queues": (QUEUES.columns, [*QUEUES.of(queues, None, str)]),
-        "pools": (POOLS.columns, [*POOLS.of(fleet, None, str)]),
-        "nodes": (NODES.columns, [*NODES.of(fleet, None, str)]),
-        "pods": (PODS.columns, [pod for pod in PODS.of(fleet, None, str) if pod.name.isascii()]),
+        "jobs": (JOBS.columns, [*jobs, *foreseen_rows(queues), *JOBS.make_rows(queues, None, str)]),
+        "workloads": (WORKLOADS.columns, [*WORKLOADS.make_rows(queues, None, str), *waiting_rows()]),
+        "queues": (QUEUES.columns, [*QUEUES.make_rows(queues, None, str)]),
+        "pools": (POOLS.columns, [*POOLS.make_rows(fleet, None, str)]),
+        "nodes": (NODES.columns, [*NODES.make_rows(fleet, None, str)]),
+        "pods": (PODS.columns, [pod for pod in PODS.make_rows(fleet, None, str) if pod.name.isascii()]),
         "runs": (RUNS, run_rows()),
         "builds": (BUILDS, build_rows()),
     }

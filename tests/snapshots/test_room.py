@@ -29,7 +29,7 @@ def parts_of(still: Still) -> dict[str, int]:
         name = f"#{widget.id}" if widget.id else type(widget).__name__
         if isinstance(widget, ResourceTable):
             found |= {f"{name}: column {column.name}": 1 for column, wide in widget._painter.columns_now() if wide}
-            found[f"{name}: rows"] = min(len(widget.shown), widget.size.height - 1)
+            found[f"{name}: rows"] = min(len(widget.shown_keys), widget.size.height - 1)
         elif isinstance(widget, SidePane):  # which pane is where depends on the room
             heads = (run.text.split(",")[0].strip() for runs in widget.lines for run in runs if run.style == "head")
             found |= {f"heading {each}": 1 for head in heads for each in re.split(r"\s{2,}|(?<=/s) ", head) if each}

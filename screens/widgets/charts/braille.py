@@ -82,7 +82,7 @@ class Canvas:
             self._dots[cell] |= _BRAILLE_BITS[y % DOTS_HIGH][x % DOTS_WIDE]
             self._dot_styles[cell] = style
 
-    def upright(self, x: int, top_row: int, bottom: int, style: str = "", *, sparse: bool = False) -> None:
+    def vertical_line(self, x: int, top_row: int, bottom: int, style: str = "", *, sparse: bool = False) -> None:
         column, height = x // DOTS_WIDE, self.height * DOTS_HIGH
         top_row, bottom = max(0, top_row), min(height - 1, bottom)
         if not 0 <= column < self.width or top_row > bottom:
@@ -101,13 +101,13 @@ class Canvas:
             dots[cell] |= whole
             styles[cell] = style
 
-    def line(self, point: tuple[int, int], end: tuple[int, int], style: str = "", *, every: int = 1) -> None:
+    def line(self, point: tuple[int, int], end: tuple[int, int], style: str = "", *, dot_step: int = 1) -> None:
         across, down = end[0] - point[0], end[1] - point[1]
-        if not across and every == 1:
-            self.upright(point[0], min(point[1], end[1]), max(point[1], end[1]), style)
+        if not across and dot_step == 1:
+            self.vertical_line(point[0], min(point[1], end[1]), max(point[1], end[1]), style)
             return
         steps = max(abs(across), abs(down), 1)
-        for step in range(0, steps + 1, every):
+        for step in range(0, steps + 1, dot_step):
             self.dot(point[0] + round(across * step / steps), point[1] + round(down * step / steps), style)
 
     def path(self, dots: Sequence[tuple[int, int]], style: str = "") -> None:
@@ -125,7 +125,7 @@ class Canvas:
         for (x, y), (to_x, to_y) in pairwise(dots):
             if to_x - x == 1:
                 top, bottom = (y + 1, to_y) if to_y > y else (to_y, y - 1) if to_y < y else (y, y)
-                self.upright(to_x, top, bottom, style)
+                self.vertical_line(to_x, top, bottom, style)
             else:
                 self.line((x, y), (to_x, to_y), style)
 
@@ -197,7 +197,7 @@ class PlotFrame:
         *,
         log: bool = False,
         ticks: Sequence[float] = (),
-        below: int = 2,
+        lines_below: int = 2,
         gap: int = 0,
         margin: int = 0,
     ) -> None:
@@ -207,7 +207,7 @@ class PlotFrame:
         if self.high - self.low < 1e-12 * max(1.0, abs(self.high)):
             pad = abs(self.high) * 0.01 or 1.0
             self.low, self.high = self.low - pad, self.high + pad
-        self.lines = max(1, box.height - 1 - below)
+        self.lines = max(1, box.height - 1 - lines_below)
         self._first, self._last = (box.y + 1) * DOTS_HIGH, self.lines * DOTS_HIGH - 1
         self._per_unit = self._last / (self.high - self.low)
         self.ticks = self._without_crowding(
@@ -251,11 +251,11 @@ class PlotFrame:
     def dots(self) -> int:
         return self.columns * DOTS_WIDE
 
-    def upright(self, canvas: Canvas, x: int, style: str, letter: str) -> None:
+    def draw_vertical(self, canvas: Canvas, x: int, style: str, letter: str) -> None:
         for y in range(self.top, self.base):
             canvas.shade(x, y, style, letter)
 
-    def draw(self, canvas: Canvas, along: Iterable[tuple[int, str]] | None) -> None:
+    def draw(self, canvas: Canvas, x_labels: Iterable[tuple[int, str]] | None) -> None:
         for y in range(self.top, self.base):
             canvas.mark(self.left - 1, y, "│", "faint")
         for tick, words in zip(self.ticks, self._tick_labels, strict=True):
@@ -263,11 +263,11 @@ class PlotFrame:
             if dot is not None:
                 canvas.text(self.left - 1 - self._gap - len(words), dot // DOTS_HIGH, words, "dim")
                 canvas.mark(self.left - 1, dot // DOTS_HIGH, "┤", "faint")
-        if along is None:
+        if x_labels is None:
             return
         canvas.text(self.left - 1, self.base, "└" + "─" * self.columns, "faint")
         taken = -2
-        for x, words in along:
+        for x, words in x_labels:
             start = max(self.box.x, min(x - len(words) // 2, self.box.x + self.box.width - len(words)))
             if start > taken + 1:
                 canvas.mark(x, self.base, "┴", "faint")
@@ -305,7 +305,7 @@ class PlotWidget(StyledWidget, NeverScrolled, metaclass=AbstractWidgetMeta):
 class MeasuresPanel(Room, metaclass=AbstractWidgetMeta):
     """A panel with one of a job's measurements: the latest, unless another is chosen."""
 
-    waiting: reactive[str] = reactive("")
+    waiting_text: reactive[str] = reactive("")
     """The text shown before the first measurement."""
     chosen: reactive[int | None] = reactive(None)  # which one is shown; None: the last
     unreadable: reactive[tuple[int, UnparsedLines] | None] = reactive(None)
@@ -330,14 +330,14 @@ class MeasuresPanel(Room, metaclass=AbstractWidgetMeta):
     def on_mount(self) -> None:
         self.draw()
 
-    watch_waiting = redraw
+    watch_waiting_text = redraw
     watch_chosen = redraw
     watch_unreadable = redraw
 
     def ordinal(self, label: str, subject: str = "") -> list[Span]:
         return [Span(f"{label} {self.shown_index + 1} of {self.number}{subject}  ", "dim")] if self.number > 1 else []
 
-    def not_read(self) -> list[Span]:
+    def unreadable_spans(self) -> list[Span]:
         if self.unreadable is None:
             return []
         rank, what = self.unreadable

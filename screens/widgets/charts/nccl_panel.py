@@ -163,7 +163,7 @@ def draw_curve(
     frame.draw(canvas, frame.sizes_along())
     if marked_size is not None and frame.first <= marked_size <= frame.last:
         x, _ = frame.cell(marked_size, 0)
-        frame.upright(canvas, x, "dim", "┊")
+        frame.draw_vertical(canvas, x, "dim", "┊")
     shown = [point for point in points if point.size > 0]
     for each in overlays:
         inside = [(size, value) for size, value in each.points if frame.first <= size <= frame.last]
@@ -195,7 +195,7 @@ def _draw_half(
 ) -> None:
     dots = [frame.dot(size, value) for size, value in values if value is not None]
     for start, end in pairwise(dots):
-        canvas.line(start, end, style, every=every)
+        canvas.line(start, end, style, dot_step=every)
 
 
 def _draw_marks(canvas: Canvas, frame: SizeFrame, points: Sequence[CurvePoint]) -> bool:
@@ -246,15 +246,15 @@ class CurveWidget(PlotWidget):
     points: reactive[tuple[CurvePoint, ...]] = reactive(())
     band: reactive[tuple[ExpectedRange, ...]] = reactive(())
     overlays: reactive[tuple[OtherCurve, ...]] = reactive(())
-    marked: reactive[int | None] = reactive(None)  # message size to point out, bytes
+    marked_size: reactive[int | None] = reactive(None)  # message size to point out, bytes
 
     watch_points = PlotWidget.redraw
     watch_band = PlotWidget.redraw
     watch_overlays = PlotWidget.redraw
-    watch_marked = PlotWidget.redraw
+    watch_marked_size = PlotWidget.redraw
 
     def plot(self, width: int, height: int) -> Canvas:
-        return draw_curve(self.points, self.band, width, height, self.marked, self.overlays)
+        return draw_curve(self.points, self.band, width, height, self.marked_size, self.overlays)
 
 
 _VERDICT_STYLES = {
@@ -276,7 +276,7 @@ MIN_CHANGE = 0.02  # a difference by a smaller share is none
 @dataclass(frozen=True, slots=True)
 class NcclLine:
     row: NcclRow
-    compared: bool  # whether the A4 reference speaks of its test
+    has_reference: bool  # whether the A4 reference speaks of its test
     usual_busbw: float | None = None  # GB/s: the median of the person's own tests at this size
     other_busbw: float | None = None  # GB/s of the test it is compared with
 
@@ -303,7 +303,7 @@ def summary(
     pass_line: float = PASS_LINE,
     accelerator: str = "",
     usual_bandwidth: UsualBandwidth | None = None,
-    other: MeasuredTest | None = None,
+    compared_test: MeasuredTest | None = None,
 ) -> list[Span]:
     """The summary of an NCCL test: verdict, best row, average and wrong values, compared with others."""
     best = max(
@@ -334,10 +334,10 @@ def summary(
     figures += [] if wrong else ["0 wrong"]
     figures += [f"pass line {pass_line:,.0f} over 2–8 GiB"] if verdict.passing is NcclResult.RUNNING else []
     runs = [mark, Span("  "), Span(f"{why} · " if why else "", mark.style), Span(" · ".join(figures))]
-    if other is not None and (speedup := mean_speedup(other.test, test)) is not None:
+    if compared_test is not None and (speedup := mean_speedup(compared_test.test, test)) is not None:
         other_words = f"{100 * abs(speedup):.0f} % {'more' if speedup > 0 else 'less'} GB/s than"
         text = other_words if abs(speedup) >= MIN_CHANGE else "about as many GB/s as"
-        runs.append(Span(f" · {text} {other.job}", difference_style(speedup)))
+        runs.append(Span(f" · {text} {compared_test.job}", difference_style(speedup)))
     return runs
 
 
@@ -395,7 +395,7 @@ def wrong_cell(line: NcclLine) -> Cell:
 
 def verdict_cell(line: NcclLine) -> Cell:
     rating = judge_row(line.row)
-    if rating.word != RowRating.WRONG and (not line.compared or rating.ratio is None):
+    if rating.word != RowRating.WRONG and (not line.has_reference or rating.ratio is None):
         return ""
     mark = _VERDICT_STYLES.get(rating.word)
     if mark is None:
@@ -405,12 +405,12 @@ def verdict_cell(line: NcclLine) -> Cell:
     return [mark, Span(f" {100 * rating.ratio:.0f} %", "dim")]
 
 
-def share_cell(line: NcclLine, whole: float | None, *, change: bool = False) -> Cell:
+def share_cell(line: NcclLine, reference_busbw: float | None, *, change: bool = False) -> Cell:
     """The best bandwidth of a row as a share of a reference, or as the change from it."""
     best = line.row.best_busbw
-    if not whole or best is None:
+    if not reference_busbw or best is None:
         return ""
-    share = best / whole
+    share = best / reference_busbw
     return Span(f"{100 * (share - 1):+.1f} %" if change else f"{100 * share:.0f} %", difference_style(share - 1))
 
 
@@ -437,12 +437,12 @@ class NcclTable(ResourceTable[NcclLine]):
     )
     EMPTY = EmptyNotice("No row yet.")
     NOUN = "size"
-    _without: frozenset[str] = frozenset()
+    _hidden_columns: frozenset[str] = frozenset()
 
     def set_comparison(self, *, usual: bool, other: bool) -> None:
         without = frozenset(title for title, known in ((_USUAL_COLUMN, usual), (_EARLIER_COLUMN, other)) if not known)
-        if without != self._without:
-            self._without = without
+        if without != self._hidden_columns:
+            self._hidden_columns = without
             self.set_columns([column for column in self.COLUMNS if column.title not in without])
 
 
@@ -468,18 +468,18 @@ class NcclPanel(MeasuresPanel):
 
     curve = query_one(CurveWidget)
     table = query_one(NcclTable)
-    before = query_one(SidePane)
+    earlier_pane = query_one(SidePane)
     sentence = query_one(SentenceLine)
-    measured: reactive[tuple[MeasuredTest, ...]] = reactive(())
-    kept: reactive[tuple[MeasuredTest, ...]] = reactive(())  # tests that were measured before
-    waiting: reactive[str] = reactive("No NCCL test has printed a table in this job.")
-    against: reactive[MeasuredTest | None] = reactive(None)  # the test it is compared with
+    job_tests: reactive[tuple[MeasuredTest, ...]] = reactive(())
+    stored_tests: reactive[tuple[MeasuredTest, ...]] = reactive(())  # tests that were measured before
+    waiting_text: reactive[str] = reactive("No NCCL test has printed a table in this job.")
+    compared_test: reactive[MeasuredTest | None] = reactive(None)  # the test it is compared with
     pass_line: reactive[float] = reactive(PASS_LINE)
-    over: reactive[bool] = reactive(False)  # whether nothing more will be printed
-    late: reactive[tuple[Span, ...]] = reactive(())  # the state of a job whose next row does not come
+    is_over: reactive[bool] = reactive(False)  # whether nothing more will be printed
+    late_spans: reactive[tuple[Span, ...]] = reactive(())  # the state of a job whose next row does not come
     nodes: Mapping[str, NodeBandwidth] = MappingProxyType({})  # what each reached in the tests that were seen
-    tail: Callable[[int, int, float], Lines] = staticmethod(lambda *_: [])  # the last lines of the log
-    comparable: reactive[bool] = reactive(True)  # whether the A4 reference speaks of a test on that many GPUs
+    log_tail: Callable[[int, int, float], Lines] = staticmethod(lambda *_: [])  # the last lines of the log
+    is_comparable: reactive[bool] = reactive(True)  # whether the A4 reference speaks of a test on that many GPUs
 
     def compose(self) -> ComposeResult:
         yield SentenceLine()
@@ -487,19 +487,19 @@ class NcclPanel(MeasuresPanel):
             yield CurveWidget()
             with Container(id="figures"):
                 yield NcclTable()
-                yield SidePane(self._lines_of_before, id="before")
+                yield SidePane(self._earlier_result_lines, id="before")
 
     @property
     def tests(self) -> tuple[NcclTest, ...]:
-        return tuple(each.test for each in self.measured)
+        return tuple(each.test for each in self.job_tests)
 
     @property
     def shown(self) -> MeasuredTest | None:
-        return self.measured[self.shown_index] if self.measured else None
+        return self.job_tests[self.shown_index] if self.job_tests else None
 
     @property
     def number(self) -> int:
-        return len(self.measured)
+        return len(self.job_tests)
 
     @property
     def test(self) -> NcclTest | None:
@@ -508,53 +508,53 @@ class NcclPanel(MeasuresPanel):
     @property
     def earlier(self) -> list[MeasuredTest]:
         """Earlier tests that can be compared with the shown one, newest first."""
-        others = {each.name: each for each in (*self.kept, *self.measured)}
+        others = {each.name: each for each in (*self.stored_tests, *self.job_tests)}
         return comparable_tests(others.values(), self.shown) if self.shown else []
 
-    watch_measured = watch_against = watch_pass_line = watch_kept = MeasuresPanel.redraw
-    watch_comparable = watch_over = watch_late = MeasuresPanel.redraw
+    watch_job_tests = watch_compared_test = watch_pass_line = watch_stored_tests = MeasuresPanel.redraw
+    watch_is_comparable = watch_is_over = watch_late_spans = MeasuresPanel.redraw
 
     def draw(self) -> None:
         shown = self.shown
         if shown is None:
-            self.sentence.runs = (Span("○ ", "dim"), Span(f"{self.waiting}  ", "dim"), *self.not_read())
+            self.sentence.runs = (Span("○ ", "dim"), Span(f"{self.waiting_text}  ", "dim"), *self.unreadable_spans())
             self.curve.points, self.curve.overlays = (), ()
-            self.curve.band = reference_band() if self.comparable else ()
+            self.curve.band = reference_band() if self.is_comparable else ()
             self.table.set_comparison(usual=False, other=False)
             self.table.show_rows({})
             return
         test = shown.test
         own = usual_bandwidth([each for each in self.earlier if each.uid != shown.uid or not shown.uid])
-        spans = summary(test, self.pass_line, shown.accelerator, own, self.against)
-        if self.over and not test.rows and not test.error:
+        spans = summary(test, self.pass_line, shown.accelerator, own, self.compared_test)
+        if self.is_over and not test.rows and not test.error:
             spans = [Span("○ The test began and printed no row.", "dim")]
-        elif self.over and not (test.finished or test.error) and spans[0] == _PASS_STYLES[NcclResult.RUNNING]:
+        elif self.is_over and not (test.finished or test.error) and spans[0] == _PASS_STYLES[NcclResult.RUNNING]:
             spans = [Span("○ cut off", "dim"), *spans[1:]]
-        elif self.late and not (self.over or test.finished or test.error):
-            spans = [*self.late, *([spans[1], *spans[3:]] if test.rows else [Span("  "), *spans[1:]])]
+        elif self.late_spans and not (self.is_over or test.finished or test.error):
+            spans = [*self.late_spans, *([spans[1], *spans[3:]] if test.rows else [Span("  "), *spans[1:]])]
         compared = is_comparable(test, shown.accelerator)
         attempt = f", attempt {shown.attempt + 1}" if shown.attempt else ""
         about = f"{attempt}, pod {shown.rank}" if shown.rank else attempt
-        self.sentence.runs = (*spans, Span("  "), *self.ordinal("test", about), *self.not_read())
+        self.sentence.runs = (*spans, Span("  "), *self.ordinal("test", about), *self.unreadable_spans())
         self.curve.band = reference_band(max((row.size for row in test.rows), default=0)) if compared else ()
         found = []
         if own is not None:
             points = tuple((size, middle) for size, (_, middle, _) in own.sizes.items())
             found.append(OtherCurve(f"usual ({wording.count(own.tests, 'test')})", "·", "dim", points))
-        if self.against is not None:
-            measured = self.against.test.rows
+        if self.compared_test is not None:
+            measured = self.compared_test.test.rows
             points = tuple((row.size, row.best_busbw) for row in measured if row.size > 0 and row.best_busbw)
-            found.append(OtherCurve(self.against.job or "earlier", "△", "text", points))
+            found.append(OtherCurve(self.compared_test.job or "earlier", "△", "text", points))
         self.curve.overlays, self.curve.points = tuple(found), measured_points(test)
-        other = {row.size: row.best_busbw for row in self.against.test.rows} if self.against else {}
-        at_end = self.table.cursor is None or self.table.cursor in self.table.shown[-1:]
+        other = {row.size: row.best_busbw for row in self.compared_test.test.rows} if self.compared_test else {}
+        at_end = self.table.cursor is None or self.table.cursor in self.table.shown_keys[-1:]
         rows: dict[RowKey, NcclLine] = {
             (str(index), str(row.size)): NcclLine(
                 row, compared, own.usual_at(row.size) if own else None, other.get(row.size)
             )
             for index, row in enumerate(test.rows)
         }
-        self.table.set_comparison(usual=own is not None, other=self.against is not None)
+        self.table.set_comparison(usual=own is not None, other=self.compared_test is not None)
         self.table.show_rows(rows)
         if at_end and rows:
             self.table.move_to(list(rows)[-1])
@@ -562,18 +562,18 @@ class NcclPanel(MeasuresPanel):
         self._make_room()
         self.refresh_bindings()
 
-    def _lines_of_before(self, width: int, height: int, now: float) -> Lines:
+    def _earlier_result_lines(self, width: int, height: int, now: float) -> Lines:
         found = lines_of_before(self.shown, self.earlier, self.nodes, now, height) if self.shown is not None else []
-        return [*found, *self.tail(width, height - len(found), now)]
+        return [*found, *self.log_tail(width, height - len(found), now)]
 
     def _make_room(self) -> None:
         """Show earlier results below the table, if it has all of its rows or those that an earlier test had."""
         rows = max((len(each.test.rows) for each in (self.shown, *self.earlier[:1]) if each is not None), default=0)
         room = self.size.height - min(3, self.sentence.lines_at(self.size.width - 2)) - rows - 1
-        self.before.display = self.has_class("-wide") and room > MIN_BEFORE_LINES
-        if self.before.display and str(self.before.styles.height) != str(room):
-            self.before.styles.height = room
-        self.before.renew()
+        self.earlier_pane.display = self.has_class("-wide") and room > MIN_BEFORE_LINES
+        if self.earlier_pane.display and str(self.earlier_pane.styles.height) != str(room):
+            self.earlier_pane.styles.height = room
+        self.earlier_pane.renew()
 
     @on(ResourceTable.Highlighted)
     def _follow_cursor(self, event: ResourceTable.Highlighted) -> None:
@@ -582,7 +582,7 @@ class NcclPanel(MeasuresPanel):
 
     def _mark_row(self) -> None:
         line = self.table.row
-        self.curve.marked = line.row.size if line else None
+        self.curve.marked_size = line.row.size if line else None
 
     def on_resize(self, event: events.Resize) -> None:
         """Put table and curve side by side on wide screens; hide the curve if it would be too small."""

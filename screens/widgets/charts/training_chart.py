@@ -72,7 +72,7 @@ class View:
     by_time: bool = False
     log: bool = False
     smooth: bool = True
-    cursor: float | None = None  # a place that is pointed at, as a share of what is in sight
+    pointer_share: float | None = None  # a place that is pointed at, as a share of what is in sight
 
 
 MIN_SPEED_AXIS_SHARE = 0.2
@@ -108,8 +108,8 @@ def x_origin(run: TrainingRun, view: View) -> float:
 @dataclass(frozen=True, slots=True)
 class TrainingChartData:
     track: TrainingRun
-    marks: Sequence[RunEvent] = ()
-    earlier: Sequence[TrainingRun] = ()
+    events: Sequence[RunEvent] = ()
+    earlier_runs: Sequence[TrainingRun] = ()
 
 
 def draw_chart(
@@ -120,17 +120,17 @@ def draw_chart(
     canvas.text(box.x, box.y, title[: box.width], "text" if large else "dim")
     if column is None or not column.known or box.height < 3 or box.width < 12:
         return
-    sight = visible_range([chart.track, *chart.earlier], view)
+    sight = visible_range([chart.track, *chart.earlier_runs], view)
     every = [
         (chart.track, column),
-        *((each, other) for each in chart.earlier if (other := each.columns.get(metric.name))),
+        *((each, other) for each in chart.earlier_runs if (other := each.columns.get(metric.name))),
     ]
     low, high = _value_range(every, sight, view)
     if low > high:
         return
     if metric.speed and not view.log:
         low, high = widen_speed_axis(low, high)
-    frame = PlotFrame(box, low, high, log=view.log, below=2 if large else 0)
+    frame = PlotFrame(box, low, high, log=view.log, lines_below=2 if large else 0)
     frame.draw(canvas, _axis_labels(frame, sight, view) if large else None)
     _draw_marks(canvas, frame, chart, sight, view, is_large=large)
     for at, (track, other) in enumerate(every[1:]):
@@ -139,9 +139,9 @@ def draw_chart(
     _draw_raw(canvas, frame, column, edges, smooth=view.smooth)
     if view.smooth:
         _draw_smooth(canvas, frame, column, edges)
-    if view.cursor is not None:
-        x = frame.left + min(frame.columns - 1, int(view.cursor * frame.columns))
-        frame.upright(canvas, x, "text", "│")
+    if view.pointer_share is not None:
+        x = frame.left + min(frame.columns - 1, int(view.pointer_share * frame.columns))
+        frame.draw_vertical(canvas, x, "text", "│")
 
 
 def _column_edges(run: TrainingRun, axis_range: AxisRange, view: View, columns: int) -> list[int]:
@@ -186,10 +186,10 @@ def _draw_raw(canvas: Canvas, frame: PlotFrame, column: MetricColumn, edges: Seq
         own_top, own_bottom = top, bottom
         if before is not None and at - before[0] > 1:
             if before[3] is not None and (begin := row(first)) is not None:
-                canvas.line((left + before[0], before[3]), (left + at, begin), style, every=every)
+                canvas.line((left + before[0], before[3]), (left + at, begin), style, dot_step=every)
         elif before is not None:  # beside each other: as far as they do not overlap, this one reaches up or down to it
             top, bottom = min(top, before[2]), max(bottom, before[1])
-        canvas.upright(left + at, top, bottom, style, sparse=smooth)
+        canvas.vertical_line(left + at, top, bottom, style, sparse=smooth)
         before = at, own_top, own_bottom, (own_bottom if low == high else row(last))
 
 
@@ -216,7 +216,7 @@ def _draw_earlier(
     left, style = frame.left * DOTS_WIDE, EARLIER_STYLES[number % len(EARLIER_STYLES)]
     dots = [(left + at, y) for at, mean in column.smoothed(edges, width) if (y := frame.row(mean)) is not None]
     for start, end in pairwise(dots):
-        canvas.line(start, end, style, every=3)
+        canvas.line(start, end, style, dot_step=3)
     if dots:
         x, y = dots[-1]
         canvas.mark(x // DOTS_WIDE, y // DOTS_HIGH, EARLIER_LETTERS[number % len(EARLIER_LETTERS)], style)
@@ -237,7 +237,7 @@ def _draw_marks(
 ) -> None:
     best: dict[int, RunEvent] = {}
     start, span = x_origin(chart.track, view), (axis_range.high - axis_range.low) or 1.0
-    for mark in chart.marks:
+    for mark in chart.events:
         place = mark.time - start if view.by_time else mark.step
         if place is None or not axis_range.low <= place <= axis_range.high:
             continue
@@ -247,6 +247,6 @@ def _draw_marks(
     for x, mark in best.items():
         letter, style = EVENT_MARKS[mark.kind]
         if mark.kind in _EVENTS_WITH_LINE:
-            frame.upright(canvas, x, style, "┊")
+            frame.draw_vertical(canvas, x, style, "┊")
         if is_large:
             canvas.mark(x, frame.base, letter, style)

@@ -17,7 +17,7 @@ from textual.reactive import reactive
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.gpu_metrics import mfu, peak_tflops
 from console.metrics.health import JobHealth
-from console.metrics.log_search import SAME_TIME_SECONDS, names_number
+from console.metrics.log_search import SAME_TIME_SECONDS, contains_number
 from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
 from screens import wording
 from screens.columns.jobs import health_spans
@@ -149,38 +149,38 @@ def chart_boxes(width: int, height: int, metrics: Sequence[StepMetric], *, is_al
 
 
 def draw_charts(
-    picture: TrainingChartData, view: View, metrics: Sequence[StepMetric], width: int, height: int, *, is_alone: bool
+    data: TrainingChartData, view: View, metrics: Sequence[StepMetric], width: int, height: int, *, is_alone: bool
 ) -> Canvas:
     """Draw all charts on one canvas; the first metric gets the large chart."""
     canvas = Canvas(width, height)
-    with picture.track.lock:
+    with data.track.lock:
         for at, (metric, box) in enumerate(
             zip(metrics, chart_boxes(width, height, metrics, is_alone=is_alone), strict=False)
         ):
             own = view if metric.name == "loss" or at == 0 else replace(view, log=False)
-            title = _chart_title(picture, metric, own, is_large=at == 0)
-            draw_chart(canvas, box, picture, metric, own, title, large=at == 0)
+            title = _chart_title(data, metric, own, is_large=at == 0)
+            draw_chart(canvas, box, data, metric, own, title, large=at == 0)
     return canvas
 
 
-def pointed_step(picture: TrainingChartData, view: View) -> int | None:
-    if view.cursor is None:
+def pointed_step(data: TrainingChartData, view: View) -> int | None:
+    if view.pointer_share is None:
         return None
-    sight = visible_range([picture.track, *picture.earlier], view)
-    where = x_origin(picture.track, view) + sight.low + (sight.high - sight.low) * view.cursor
-    return picture.track.index_at(where, by_time=view.by_time)
+    sight = visible_range([data.track, *data.earlier_runs], view)
+    where = x_origin(data.track, view) + sight.low + (sight.high - sight.low) * view.pointer_share
+    return data.track.index_at(where, by_time=view.by_time)
 
 
-def _chart_title(picture: TrainingChartData, metric: StepMetric, view: View, *, is_large: bool) -> str:
-    column = picture.track.columns.get(metric.name)
+def _chart_title(data: TrainingChartData, metric: StepMetric, view: View, *, is_large: bool) -> str:
+    column = data.track.columns.get(metric.name)
     if column is None:
         return metric.title
     extra = []
     value = column.last_value()
-    at = pointed_step(picture, view)
+    at = pointed_step(data, view)
     if at is not None:
         value = column.values[at] if column.values[at] == column.values[at] else None
-        extra.append(f"at step {picture.track.numbers[at]:,.0f}, {clock_words(picture.track.times[at])}")
+        extra.append(f"at step {data.track.numbers[at]:,.0f}, {clock_words(data.track.times[at])}")
     if is_large:
         extra += ["log"] * view.log
         extra += [f"{1 / view.span:,.3g}× zoom"] * (view.span < 1)
@@ -211,57 +211,57 @@ class TrainingCharts(PlotWidget, can_focus=True):
         Binding("z", "toggle('alone')", "Large", show=False, id="training.alone", tooltip="The large chart alone"),
     ]
 
-    picture: reactive[TrainingChartData | None] = reactive(None, always_update=True)
+    data: reactive[TrainingChartData | None] = reactive(None, always_update=True)
     view: reactive[View] = reactive(View())
-    chosen: reactive[str] = reactive("loss")  # name of the metric that is large
+    large_metric: reactive[str] = reactive("loss")  # name of the metric that is large
     alone: reactive[bool] = reactive(False)
 
-    watch_picture = PlotWidget.redraw
+    watch_data = PlotWidget.redraw
     watch_view = PlotWidget.redraw
-    watch_chosen = PlotWidget.redraw
+    watch_large_metric = PlotWidget.redraw
     watch_alone = PlotWidget.redraw
 
     @property
     def metrics(self) -> list[StepMetric]:
-        columns = self.picture.track.columns if self.picture else {}
+        columns = self.data.track.columns if self.data else {}
         known = [metric for metric in STEP_METRICS if metric.name in columns] or list(STEP_METRICS[:1])
-        return sorted(known, key=lambda metric: metric.name != self.chosen)
+        return sorted(known, key=lambda metric: metric.name != self.large_metric)
 
     def plot(self, width: int, height: int) -> Canvas:
-        if self.picture is None or width < 12 or height < 3:
+        if self.data is None or width < 12 or height < 3:
             return Canvas(width, 0)
-        return draw_charts(self.picture, self.view, self.metrics, width, height, is_alone=self.alone)
+        return draw_charts(self.data, self.view, self.metrics, width, height, is_alone=self.alone)
 
     @property
     def pointed(self) -> int | None:
-        return pointed_step(self.picture, self.view) if self.picture is not None else None
+        return pointed_step(self.data, self.view) if self.data is not None else None
 
     def point_at(self, x: int) -> None:
         """Point at a step; if it is not visible, show the whole run."""
-        if self.picture is None:
+        if self.data is None:
             return
-        track, view = self.picture.track, self.view
+        track, view = self.data.track, self.view
         where = track.x_axis(by_time=view.by_time)[x] - x_origin(track, view)
-        sight = visible_range([track, *self.picture.earlier], view)
+        sight = visible_range([track, *self.data.earlier_runs], view)
         if not sight.low <= where <= sight.high:
             view = replace(view, span=1.0, end=1.0)
-            sight = visible_range([track, *self.picture.earlier], view)
-        self.view = replace(view, cursor=(where - sight.low) / ((sight.high - sight.low) or 1.0))
+            sight = visible_range([track, *self.data.earlier_runs], view)
+        self.view = replace(view, pointer_share=(where - sight.low) / ((sight.high - sight.low) or 1.0))
 
     # keys
 
     def action_choose(self, step: int) -> None:
         known = sorted(self.metrics, key=STEP_METRICS.index)
         at = next((at for at, metric in enumerate(known) if metric.name == self.metrics[0].name), 0)
-        self.chosen = known[(at + step) % len(known)].name
+        self.large_metric = known[(at + step) % len(known)].name
 
     def action_zoom(self, step: int) -> None:
         """Zoom in or out around the pointer, else around the latest steps or the middle."""
         view = self.view
         span = min(1.0, max(MIN_VIEW_SHARE, view.span / _ZOOM_FACTOR if step > 0 else view.span * _ZOOM_FACTOR))
-        about = view.end - view.span * (1 - view.cursor) if view.cursor is not None else None
+        about = view.end - view.span * (1 - view.pointer_share) if view.pointer_share is not None else None
         if about is not None:
-            end = about + span * (1 - (view.cursor or 0.0))
+            end = about + span * (1 - (view.pointer_share or 0.0))
         else:
             end = view.end if view.end >= 1 else view.end - (view.span - span) / 2
         self.view = replace(view, span=span, end=min(1.0, max(span, end)))
@@ -272,16 +272,16 @@ class TrainingCharts(PlotWidget, can_focus=True):
         self.view = replace(view, end=min(1.0, max(view.span, end)))
 
     def action_whole(self) -> None:
-        self.view = replace(self.view, span=1.0, end=1.0, cursor=None)
+        self.view = replace(self.view, span=1.0, end=1.0, pointer_share=None)
 
     def action_latest(self) -> None:
-        self.view = replace(self.view, end=1.0, cursor=None)
+        self.view = replace(self.view, end=1.0, pointer_share=None)
 
     def action_point(self, step: int) -> None:
-        old = self.view.cursor
+        old = self.view.pointer_share
         large = chart_boxes(self.size.width, self.size.height, self.metrics, is_alone=self.alone)[0]
         at = (1.0 if step < 0 else 0.0) if old is None else old + step / max(1, large.width - 8)
-        self.view = replace(self.view, cursor=min(1.0, max(0.0, at)))
+        self.view = replace(self.view, pointer_share=min(1.0, max(0.0, at)))
 
     def action_switch(self, name: str) -> None:
         self.view = replace(self.view, **{name: not getattr(self.view, name)})
@@ -293,9 +293,9 @@ class TrainingCharts(PlotWidget, can_focus=True):
         for metric, box in zip(self.metrics, found, strict=False):
             if box.x <= x < box.x + box.width and box.y <= y < box.y + box.height:
                 if metric.name != self.metrics[0].name:
-                    self.chosen = metric.name
+                    self.large_metric = metric.name
                 else:
-                    self.view = replace(self.view, cursor=min(1.0, max(0.0, (x - 7) / max(1, box.width - 8))))
+                    self.view = replace(self.view, pointer_share=min(1.0, max(0.0, (x - 7) / max(1, box.width - 8))))
                 return
 
 
@@ -313,12 +313,12 @@ class TrainingPanel(MeasuresPanel):
 
     charts = query_one(TrainingCharts)
     sentence = query_one("#far", SentenceLine)
-    happened = query_one("#happened", SentenceLine)
-    waiting: reactive[str] = reactive("No training step has been printed in this job.")
+    events_line = query_one("#happened", SentenceLine)
+    waiting_text: reactive[str] = reactive("No training step has been printed in this job.")
     gpu: reactive[str] = reactive("")  # label of the GPUs, for the MFU
     late: reactive[JobHealth | None] = reactive(None)  # of a job that makes no steps
     over: reactive[Span | None] = reactive(None)  # sign of a job that has ended
-    left: reactive[str] = reactive("")  # the time until its last step
+    time_left: reactive[str] = reactive("")  # the time until its last step
     reading: reactive[bool] = reactive(False)  # whether the log was not yet read up to now
     _width = 0
     known: reactive[str] = reactive("")  # what the page above it tells, which is not told again
@@ -326,7 +326,7 @@ class TrainingPanel(MeasuresPanel):
     def __init__(self) -> None:
         super().__init__()
         self.tracks: tuple[TrainingRun, ...] = ()
-        self.earlier: tuple[tuple[str, TrainingRun], ...] = ()
+        self.earlier_runs: tuple[tuple[str, TrainingRun], ...] = ()
         """(job name, run) of earlier runs of the same recipe that are drawn in the same charts."""
 
     def compose(self) -> ComposeResult:
@@ -360,34 +360,34 @@ class TrainingPanel(MeasuresPanel):
         first = bisect_left(track.times, time - SAME_TIME_SECONDS)
         same = range(first, bisect_right(track.times, time + SAME_TIME_SECONDS))
         self.charts.point_at(
-            next((at for at in same if names_number(line, track.numbers[at])), min(first, len(track) - 1))
+            next((at for at in same if contains_number(line, track.numbers[at])), min(first, len(track) - 1))
         )
 
-    watch_late = watch_over = watch_left = MeasuresPanel.redraw
+    watch_late = watch_over = watch_time_left = MeasuresPanel.redraw
     watch_reading = watch_known = MeasuresPanel.redraw
 
     def draw(self) -> None:
         track = self.track
         if track is None:
-            self.sentence.runs = READING_LOG if self.reading else (Span("○ ", "dim"), Span(self.waiting, "dim"))
-            self.happened.runs = tuple(self.not_read())
-            self.happened.display = bool(self.happened.runs)
-            self.charts.picture = None
+            self.sentence.runs = READING_LOG if self.reading else (Span("○ ", "dim"), Span(self.waiting_text, "dim"))
+            self.events_line.runs = tuple(self.unreadable_spans())
+            self.events_line.display = bool(self.events_line.runs)
+            self.charts.data = None
             return
         with track.lock:
             marks = track.list_events()
             latest = track is self.tracks[-1]
             late, over = (self.late, self.over) if latest else (None, None if track.finished else wording.IDLE)
             spans = self._read_so_far(track) or run_summary(
-                track, self.gpu, left=self.left, late_health=late, over=over, is_short=self._width < 100
+                track, self.gpu, left=self.time_left, late_health=late, over=over, is_short=self._width < 100
             )
             self.sentence.runs = (*self.ordinal("run"), *(run for run in spans if self._is_new(run.text.lstrip("; "))))
         letters = [Span(f"{EARLIER_LETTERS[at % len(EARLIER_LETTERS)]} {name}  ", f"job-{1 + 2 * at}")
-                   for at, (name, _) in enumerate(self.earlier)]  # fmt: skip
+                   for at, (name, _) in enumerate(self.earlier_runs)]  # fmt: skip
         new, begun = [mark for mark in marks if self._is_new(mark.words)], track.times[0] if len(track) else 0.0
-        self.happened.runs = (*self.not_read(), *marks_words(new, begun), *letters)
-        self.happened.display = bool(self.happened.runs)
-        self.charts.picture = TrainingChartData(track, marks, [each for _, each in self.earlier])
+        self.events_line.runs = (*self.unreadable_spans(), *marks_words(new, begun), *letters)
+        self.events_line.display = bool(self.events_line.runs)
+        self.charts.data = TrainingChartData(track, marks, [each for _, each in self.earlier_runs])
 
     def _is_new(self, sentence: str) -> bool:
         since = sentence.replace(" NaN at ", " NaN since step ")

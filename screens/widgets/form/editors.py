@@ -94,7 +94,7 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
         super().__init__(select_on_focus=False)
         self._form_actions = form_actions
         self._words: tuple[str, ...] = ()
-        self._handle: tuple[Span, ...] | None = None
+        self._cursor_only_spans: tuple[Span, ...] | None = None
 
     def load(
         self,
@@ -106,7 +106,7 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
         placeholder: str = "",
     ) -> None:
         """Edit this text, completed by these names, or a choice of these words."""
-        self._words, self._handle = tuple(words), None
+        self._words, self._cursor_only_spans = tuple(words), None
         self.password, self.placeholder = secret, placeholder
         self.complete(names)
         self.typed = text
@@ -114,18 +114,18 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
 
     def choose_all(self) -> None:
         """Select all, so that typing replaces the text; an arrow key, End or a click keeps it."""
-        if not self._words and not self.is_handle:
+        if not self._words and not self.has_no_value:
             self.action_select_all()
 
-    def load_handle(self, spans: Sequence[Span]) -> None:
+    def load_cursor_only(self, spans: Sequence[Span]) -> None:
         """Show only the cursor on a line that has no value."""
-        self._words, self._handle = (), tuple(spans)
+        self._words, self._cursor_only_spans = (), tuple(spans)
         self.refresh()
 
     @property
-    def is_handle(self) -> bool:
+    def has_no_value(self) -> bool:
         """Whether the line has no value to type."""
-        return self._handle is not None
+        return self._cursor_only_spans is not None
 
     def complete(self, names: Sequence[str]) -> None:
         self.suggester = SuggestFromList(names, case_sensitive=False) if names else None
@@ -149,7 +149,7 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
 
     # words
 
-    def turn(self, step: int) -> None:
+    def choose_next_word(self, step: int) -> None:
         at = self._words.index(self.value) if self.value in self._words else -1
         self.typed = self._words[(at + step) % len(self._words)]
 
@@ -160,23 +160,23 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
 
     def check_consume_key(self, key: str, character: str | None = None) -> bool:
         """Whether a key is text; on lines without text a digit is a command unless a choice begins with it."""
-        if (self._words or self.is_handle) and character is not None and character.isdigit():
+        if (self._words or self.has_no_value) and character is not None and character.isdigit():
             return any(name.startswith(character) for name in self._shown_words)
         return super().check_consume_key(key, character)
 
     def on_key(self, event: events.Key) -> None:
         """On lines without text, letters choose a word and are not commands."""
-        if not (self._words or self.is_handle) or (event.key not in CURSOR_KEYS and not event.is_printable):
+        if not (self._words or self.has_no_value) or (event.key not in CURSOR_KEYS and not event.is_printable):
             return
         event.stop()
         event.prevent_default()
         if event.key == "slash":
             self._form_actions.action_search()
-        elif self.is_handle:
+        elif self.has_no_value:
             if event.key == "space" or event.key.endswith("right"):
                 self._form_actions.action_enter()
         elif event.key == "space" or event.key in CURSOR_KEYS:
-            self.turn(-1 if event.key.endswith("left") else 1)
+            self.choose_next_word(-1 if event.key.endswith("left") else 1)
         elif event.character and event.is_printable:
             letter = event.character.lower()
             at = self._words.index(self.value) + 1 if self.value in self._words else 0
@@ -185,14 +185,14 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
             self.typed = next(found, self.value)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if (self._words or self.is_handle) and action.startswith(("delete_", "cut", "copy", "paste")):
+        if (self._words or self.has_no_value) and action.startswith(("delete_", "cut", "copy", "paste")):
             return False
         return super().check_action(action, parameters)
 
     def on_paste(self, event: events.Paste) -> None:
         """Pass several lines or a command on to the form, and any paste into a line without text."""
         many = len(event.text.strip().splitlines()) > 1 or event.text.lstrip().startswith(("helm ", "$ helm "))
-        if many or self._words or self.is_handle:
+        if many or self._words or self.has_no_value:
             event.stop()
             event.prevent_default()
             self.post_message(Pasted(event.text))
@@ -204,16 +204,16 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
     def on_click(self, event: events.Click) -> None:
         if self._words:
             event.stop()
-            self.turn(1)
-        elif self.is_handle:
+            self.choose_next_word(1)
+        elif self.has_no_value:
             event.stop()
             self._form_actions.action_enter()
 
     def render_line(self, y: int) -> Strip:
         ground, width = self.rich_style, self.size.width
-        if self._handle is not None:
+        if self._cursor_only_spans is not None:
             under = self.ground("cursor")
-            return line(self._handle, width, lambda style: under + self.style_of(style))
+            return line(self._cursor_only_spans, width, lambda style: under + self.style_of(style))
         if not self._words:
             return super().render_line(y)
         pieces = picked_pieces(self.value, self._words, width)
@@ -286,9 +286,9 @@ class ChoiceList(StyledWidget):
         super().__init__()
         self._offer: FieldChoices | None = None
         self._names: tuple[str, ...] = ()
-        self._at = 0
-        self._top = 0
-        self._typed, self._narrow = "", False
+        self._cursor = 0
+        self._first_shown = 0
+        self._typed_text, self._narrows = "", False
 
     @property
     def is_open(self) -> bool:
@@ -296,7 +296,7 @@ class ChoiceList(StyledWidget):
 
     @property
     def chosen(self) -> str:
-        return self._names[self._at] if self._names else ""
+        return self._names[self._cursor] if self._names else ""
 
     def lines_in(self, width: int) -> int:
         return min(MAX_NAMES_SHOWN, len(self._names) or len(self._reason_lines(width)))
@@ -305,15 +305,15 @@ class ChoiceList(StyledWidget):
         why = self._offer.why if self._offer else ""
         return wrap(why or "No choices.", max(10, width - 2))
 
-    def open(self, offer: FieldChoices, typed: str = "", *, narrow: bool = False) -> None:
+    def open(self, offer: FieldChoices, typed_text: str = "", *, narrow: bool = False) -> None:
         """Show the names; `narrow` keeps only those that contain the typed text, sorted by prefix match."""
-        wanted = typed.strip().lower()
+        wanted = typed_text.strip().lower()
         names = [name for name in offer.names if wanted in name.lower()] if narrow and wanted else list(offer.names)
         names.sort(key=lambda name: not name.lower().startswith(wanted) if narrow else False)
         self._offer, self._names = offer, tuple(names)
-        self._typed, self._narrow = typed, narrow
-        self._at = names.index(typed) if typed in names else 0
-        self._top = 0
+        self._typed_text, self._narrows = typed_text, narrow
+        self._cursor = names.index(typed_text) if typed_text in names else 0
+        self._first_shown = 0
         self._keep_in_view()
         self.display = not narrow or bool(names)
         self.refresh()
@@ -323,9 +323,9 @@ class ChoiceList(StyledWidget):
         if choices == self._offer:
             return
         here = self.chosen
-        self.open(choices, self._typed, narrow=self._narrow)
+        self.open(choices, self._typed_text, narrow=self._narrows)
         if here in self._names:
-            self._at = self._names.index(here)
+            self._cursor = self._names.index(here)
             self._keep_in_view()
 
     def close(self) -> None:
@@ -333,12 +333,12 @@ class ChoiceList(StyledWidget):
 
     def move(self, step: int) -> None:
         if self._names:
-            self._at = (self._at + step) % len(self._names)
+            self._cursor = (self._cursor + step) % len(self._names)
             self._keep_in_view()
             self.refresh()
 
     def _keep_in_view(self) -> None:
-        self._top = min(max(self._top, self._at - MAX_NAMES_SHOWN + 1), self._at)
+        self._first_shown = min(max(self._first_shown, self._cursor - MAX_NAMES_SHOWN + 1), self._cursor)
 
     def render_line(self, y: int) -> Strip:
         width, ground = self.size.width, self.rich_style
@@ -347,18 +347,18 @@ class ChoiceList(StyledWidget):
             return Strip(
                 [Segment(fit_text(f" {lines[y]}" if y < len(lines) else "", width), ground + self.style_of("waits"))]
             )
-        at = self._top + y
+        at = self._first_shown + y
         if at >= len(self._names):
             return Strip.blank(width, ground)
         name = self._names[at]
         about = self._offer.details.get(name, "")
-        ground = self.ground("cursor") if at == self._at else ground
+        ground = self.ground("cursor") if at == self._cursor else ground
         left = min(width, max(len(each) for each in self._names) + 3) if about else width
-        mark = "▸" if at == self._at else " "
+        mark = "▸" if at == self._cursor else " "
         return Strip(
             [
                 Segment(
-                    fit_text(f"{mark}{name}", left), ground + self.style_of("strong" if at == self._at else "text")
+                    fit_text(f"{mark}{name}", left), ground + self.style_of("strong" if at == self._cursor else "text")
                 ),
                 Segment(fit_text(f" {about}", width - left) if about else "", ground + self.style_of("dim")),
             ]
@@ -366,7 +366,7 @@ class ChoiceList(StyledWidget):
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
-        at = self._top + event.y
+        at = self._first_shown + event.y
         if at < len(self._names):
             self.post_message(self.Picked(self._names[at]))
 

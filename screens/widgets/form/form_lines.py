@@ -55,29 +55,29 @@ class FormColumns:
     width: int
 
     @property
-    def value(self) -> int:
+    def value_start(self) -> int:
         return 19 if self.width < 56 else 22 if self.width < 76 else 26 if self.width < 110 else 28
 
     @property
-    def room(self) -> int:
-        left = self.width - self.value
+    def value_columns(self) -> int:
+        left = self.width - self.value_start
         return max(8, left - 2) if left < 34 else min(56, max(22, left * 11 // 20))
 
     @property
-    def spare(self) -> int:
-        return max(0, self.width - self.value - self.room - 2)
+    def note_columns(self) -> int:
+        return max(0, self.width - self.value_start - self.value_columns - 2)
 
 
-def room_for(model: FormModel, row: FormRow, offers: Mapping[str, FieldChoices], columns: FormColumns) -> int:
+def value_width(model: FormModel, row: FormRow, offers: Mapping[str, FieldChoices], columns: FormColumns) -> int:
     """Width in columns of the value on a form line; the rest is for its problem or note."""
     field = model.by_path[row.path]
-    whole = columns.width - columns.value
+    whole = columns.width - columns.value_start
     if row.number:
         return whole
     if field.path in model.problems:
         text = shown_text(field, model.text_at(row)) if field.kind not in CHOICE_KINDS else "x" * 14
-        return min(columns.room, max(10, cell_len(text.partition("\n")[0]) + 3))
-    return columns.room if field_note(model, field, offers, columns.spare).text else whole
+        return min(columns.value_columns, max(10, cell_len(text.partition("\n")[0]) + 3))
+    return columns.value_columns if field_note(model, field, offers, columns.note_columns).text else whole
 
 
 def placeholder_text(field: Field) -> str:
@@ -120,14 +120,14 @@ def row_spans(
     if row.kind is RowKind.MORE:
         return [Span(" " * 3), Span(f"+ {wording.count(row.number, 'more field')}", "dim"), Span("  ⏎", "dim")]
     field, columns = model.by_path[row.path], FormColumns(width)
-    room = room_for(model, row, offers, columns)
+    room = value_width(model, row, offers, columns)
     value = _value_spans(model, row, field, room)
     if row.number:
-        return [Span(" " * columns.value), *_cut_to_width(value, width - columns.value)]
+        return [Span(" " * columns.value_start), *_cut_to_width(value, width - columns.value_start)]
     value = _cut_to_width(value, room)
     pad = Span(" " * (room - sum(cell_len(run.text) for run in value)))
     runs = [*_title_spans(model, row, columns, is_here=is_here), *value, pad]
-    left = width - columns.value - room - 2
+    left = width - columns.value_start - room - 2
     note = field_note(model, field, offers, left)
     end = [Span("▏", "faint"), Span(" ")]
     return [*runs, *end, *cut_sentence([note], left)] if note.text and left > 0 else [*runs, *end]
@@ -142,7 +142,7 @@ def _title_spans(model: FormModel, row: FormRow, columns: FormColumns, *, is_her
         cursor,
         mark,
         Span(" "),
-        Span(fit_text(model.by_path[row.path].title, columns.value - 4), style),
+        Span(fit_text(model.by_path[row.path].title, columns.value_start - 4), style),
         Span("▕", "faint"),
     ]
 
@@ -244,8 +244,8 @@ class FormLines(SelfSizedScrollView, PaintedLines):
         super().__init__()
         self.model: FormModel | None = None
         self.offers: Mapping[str, FieldChoices] = {}
-        self.here: FormRow | None = None
-        self._looking = False
+        self.cursor_row: FormRow | None = None
+        self._repaint_due = False
         self._mixes: dict[str, Style] = {}
 
     def measure(self) -> None:
@@ -262,12 +262,12 @@ class FormLines(SelfSizedScrollView, PaintedLines):
 
     def repaint_changed(self) -> None:
         """Repaint the visible lines that have changed, once per key press."""
-        if not self._looking:
-            self._looking = True
+        if not self._repaint_due:
+            self._repaint_due = True
             self.call_later(self._repaint_lines)
 
     def _repaint_lines(self) -> None:
-        self._looking = False
+        self._repaint_due = False
         super().repaint_changed()
 
     @property
@@ -280,7 +280,7 @@ class FormLines(SelfSizedScrollView, PaintedLines):
         if self.model is None or at >= len(self.model.rows):
             return Strip.blank(width, self._on_ground(""))
         row = self.model.rows[at]
-        here = self.here is not None and self.here.path == row.path and self.here.kind is row.kind
+        here = self.cursor_row is not None and self.cursor_row.path == row.path and self.cursor_row.kind is row.kind
         runs = row_spans(self.model, row, self.offers, width, is_here=here)
         return line(runs, width, self._on_ground)
 
@@ -373,13 +373,13 @@ class FormPage(Widget):
         self.row: FormRow | None = None  # the line with the cursor
         self.lines = FormLines()
         self.choices = ChoiceList()
-        self._line, self._text = LineEditor(form_actions), LinesEditor(form_actions)
+        self._line, self._lines_editor = LineEditor(form_actions), LinesEditor(form_actions)
         self._editor: Editor | None = None
         self.offer_was_shown = False  # whether the list has dropped down since the cursor came here
 
     def compose(self) -> ComposeResult:
         yield self.lines
-        yield from (self._line, self._text, self.choices)
+        yield from (self._line, self._lines_editor, self.choices)
 
     @property
     def field(self) -> Field | None:
@@ -397,11 +397,11 @@ class FormPage(Widget):
     def open_choices(self, choices: FieldChoices, typed_text: str, *, narrows_list: bool) -> None:
         self.offer_was_shown = True
         self.choices.open(choices, typed_text, narrow=narrows_list)
-        self.put_editor()
+        self.place_editor()
 
     def show(self, model: FormModel) -> None:
         self.model = self.lines.model = model
-        self.row = self.lines.here = None
+        self.row = self.lines.cursor_row = None
         self.choices.close()
         self._show_editor(None)
         self.lines.scroll_to(y=0, animate=False, immediate=True, force=True)
@@ -412,17 +412,17 @@ class FormPage(Widget):
         self.lines.repaint_changed()
         if self.choices.is_open and self.offer is not None:
             self.choices.renew(self.offer)
-            self.put_editor()
+            self.place_editor()
         if self._editor is self._line and self.field is not None and self.field.kind not in CHOICE_KINDS:
             self._line.complete(self._offered_names())
 
-    def redraw(self, *, moved: bool = False) -> None:
+    def redraw(self, *, lines_changed: bool = False) -> None:
         """Redraw the form after its model has changed; `moved`: the lines of the form have changed too."""
-        if moved:
+        if lines_changed:
             self.lines.measure()
         else:
             self.lines.repaint_changed()
-        self.put_editor()
+        self.place_editor()
 
     def commit_editor(self) -> bool:
         """Copy the editor's text to the model; returns whether it changed."""
@@ -430,23 +430,23 @@ class FormPage(Widget):
         if row is None or editor is None or row.path not in self.model.by_path or row not in self.model.rows:
             return False
         high = self.model.texts[row.path].count("\n")
-        changed = self.model.put(row, editor.typed)
+        changed = self.model.set_text(row, editor.typed)
         if changed and row.kind is RowKind.TEXT and self.model.texts[row.path].count("\n") != high:
             self.model.lay_out(row.path)
-            self.redraw(moved=True)
+            self.redraw(lines_changed=True)
         return changed
 
-    def go(self, row: FormRow, *, keys: bool = True) -> None:
+    def go(self, row: FormRow, *, takes_focus: bool = True) -> None:
         """Put the cursor on that line; `keys` also focuses it."""
         self.choices.close()
         self.offer_was_shown = False
         self.model.end_undo_step()
-        self.row = self.lines.here = row
+        self.row = self.lines.cursor_row = row
         self._show_editor(self._load_editor(row))
         at = self.model.rows.index(row)
         self.lines.show_row(at, self._row_height(row))
         self.redraw()
-        if keys and self._editor is not None:
+        if takes_focus and self._editor is not None:
             self._editor.focus(scroll_visible=False)
         if row.kind is RowKind.FIELD:
             self._line.choose_all()
@@ -458,15 +458,15 @@ class FormPage(Widget):
     def _load_editor(self, row: FormRow) -> Editor:
         field = self.model.by_path.get(row.path)
         if row.kind in (RowKind.SECTION, RowKind.MORE) or field is None:
-            self._line.load_handle(row_spans(self.model, row, self.offers, self.lines.room, is_here=True))
+            self._line.load_cursor_only(row_spans(self.model, row, self.offers, self.lines.room, is_here=True))
             return self._line
         text = self.model.text_at(row)
         if field.kind in CHOICE_KINDS:
             self._line.load(text, field.choices or YES_OR_NO)
             return self._line
         if row.kind is RowKind.TEXT:
-            self._text.load(text, placeholder=placeholder_text(field))
-            return self._text
+            self._lines_editor.load(text, placeholder=placeholder_text(field))
+            return self._lines_editor
         self._line.load(text, names=self._offered_names(), secret=field.secret, placeholder=placeholder_text(field))
         return self._line
 
@@ -487,7 +487,7 @@ class FormPage(Widget):
 
     # where the editor floats
 
-    def put_editor(self) -> None:
+    def place_editor(self) -> None:
         row, editor = self.row, self._editor
         if row is None or editor is None:
             return
@@ -503,16 +503,16 @@ class FormPage(Widget):
             self._load_editor(row)
             place = (0, y, width, 1)
         else:
-            room = room_for(self.model, row, self.offers, columns)
-            place = (columns.value, y, room, self._row_height(row))
+            room = value_width(self.model, row, self.offers, columns)
+            place = (columns.value_start, y, room, self._row_height(row))
             editor.set_class(self.model.is_changed(row.path), "-changed")
         self._place_widget(editor, *place)
         if self.choices.is_open:
-            wide = max(20, self.size.width - columns.value - 2)
+            wide = max(20, self.size.width - columns.value_start - 2)
             high = self.choices.lines_in(wide)
             below = self.size.height - y - 1
             top = y + 1 if below >= high or below >= y else max(0, y - high)
-            self._place_widget(self.choices, columns.value, top, wide, high)
+            self._place_widget(self.choices, columns.value_start, top, wide, high)
 
     @staticmethod
     def _place_widget(widget: Widget, x: int, y: int, width: int, height: int) -> None:
@@ -527,7 +527,7 @@ class FormPage(Widget):
     @on(FormLines.Scrolled)
     def move_editor_with_lines(self, event: FormLines.Scrolled) -> None:
         event.stop()
-        self.put_editor()
+        self.place_editor()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
@@ -538,4 +538,4 @@ class FormPage(Widget):
         self.lines.scroll_relative(y=-3, animate=False)
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self.put_editor)
+        self.call_after_refresh(self.place_editor)

@@ -57,15 +57,15 @@ class FormModel:
         self.by_path = {field.path: field for field in fields}
         self.defaults = {field.path: format_value(field, field.default) for field in fields}
         self.texts = dict(self.defaults)
-        self._back: list[_UndoStep] = []
-        self._forth: list[_UndoStep] = []
+        self._undo_steps: list[_UndoStep] = []
+        self._redo_steps: list[_UndoStep] = []
         self.problems: dict[str, str] = {}  # what is wrong, by path of a field
         self.rows: list[FormRow] = []
         self.advanced = False  # whether every field is in sight
         self.search_text = ""
-        self._opened: set[str] = set()
+        self._unfolded_sections: set[str] = set()
         self._folded: set[str] = set()
-        self._as_text: set[str] = set()
+        self._paths_as_text: set[str] = set()
         self.lay_out()
 
     def is_changed(self, path: str) -> bool:
@@ -78,7 +78,7 @@ class FormModel:
     def text_at(self, row: FormRow) -> str:
         return self.entries(row.path)[row.number] if row.kind is RowKind.ENTRY else self.texts[row.path]
 
-    def put(self, row: FormRow, text: str) -> bool:
+    def set_text(self, row: FormRow, text: str) -> bool:
         """Set the text of a line; returns whether it changed. Consecutive letters are one undo step."""
         if row.kind is RowKind.ENTRY:
             entries = self.entries(row.path)
@@ -87,13 +87,13 @@ class FormModel:
         if text == self.texts[row.path]:
             return False
         place = row.path, row.number
-        if not self._back or self._back[-1][1] != place:
+        if not self._undo_steps or self._undo_steps[-1][1] != place:
             self._store_undo(place)
-        self._forth.clear()
+        self._redo_steps.clear()
         self.texts[row.path] = text
         return True
 
-    def put_all(self, text_by_path: Mapping[str, str]) -> bool:
+    def set_texts(self, text_by_path: Mapping[str, str]) -> bool:
         """Set many texts as one undo step and reset all others; returns whether anything changed."""
         whole = self.defaults | {path: text for path, text in text_by_path.items() if path in self.by_path}
         if whole == self.texts:
@@ -137,18 +137,18 @@ class FormModel:
     # steps back
 
     def _store_undo(self, undo_key: tuple[str, int]) -> None:
-        self._back.append((dict(self.texts), undo_key))
-        del self._back[:-MAX_UNDO_STEPS]
-        self._forth.clear()
+        self._undo_steps.append((dict(self.texts), undo_key))
+        del self._undo_steps[:-MAX_UNDO_STEPS]
+        self._redo_steps.clear()
 
     def end_undo_step(self) -> None:
         """End the current undo step."""
-        if self._back:
-            self._back[-1] = self._back[-1][0], ("", -1)
+        if self._undo_steps:
+            self._undo_steps[-1] = self._undo_steps[-1][0], ("", -1)
 
     def undo_or_redo(self, step: int) -> str | None:
         """Undo (-1) or redo (1) one step; returns the path of the changed field, None if there is no step."""
-        source, other = (self._back, self._forth) if step < 0 else (self._forth, self._back)
+        source, other = (self._undo_steps, self._redo_steps) if step < 0 else (self._redo_steps, self._undo_steps)
         while source:
             before, _ = source.pop()
             differ = [path for path, text in before.items() if self.texts[path] != text]
@@ -163,27 +163,27 @@ class FormModel:
 
     def toggle_text(self, path: str) -> None:
         """Switch a field between one text with all entries and a line for each entry."""
-        self._as_text ^= {path}
+        self._paths_as_text ^= {path}
         self.lay_out(path)
 
     def toggle_section(self, group: str) -> None:
         if group in self._folded or not any(self._is_shown(field, "") for field in self.fields_in(group)):
             self._folded.discard(group)
             if not any(self._is_shown(field, "", is_open=False) for field in self.fields_in(group)):
-                self._opened.add(group)
+                self._unfolded_sections.add(group)
         else:
             self._folded.add(group)
-            self._opened.discard(group)
+            self._unfolded_sections.discard(group)
         self.lay_out()
 
-    def open_rest(self, group: str) -> None:
-        self._opened.add(group)
+    def show_more_fields(self, group: str) -> None:
+        self._unfolded_sections.add(group)
         self.lay_out()
 
     def set_advanced(self, advanced: bool, key_kept: str = "") -> None:
         """Show all fields or only common ones, and unfold all sections."""
         self.advanced = advanced
-        self._opened.clear()
+        self._unfolded_sections.clear()
         self._folded.clear()
         self.lay_out(key_kept)
 
@@ -222,7 +222,7 @@ class FormModel:
         return (
             self.advanced
             or not field.advanced
-            or (is_open and field.group in self._opened)
+            or (is_open and field.group in self._unfolded_sections)
             or field.path == key_kept
             or field.path in self.problems
             or self.is_changed(field.path)
@@ -257,7 +257,7 @@ class FormModel:
         return all(word in text for word in self.search_text.split())
 
     def _field_rows(self, field: Field) -> Iterator[FormRow]:
-        if field.kind in TEXT_KINDS or field.path in self._as_text:
+        if field.kind in TEXT_KINDS or field.path in self._paths_as_text:
             lines = self.texts[field.path].count("\n") + 1
             yield from (FormRow(RowKind.TEXT, field.path, index) for index in range(min(lines, MAX_TEXT_LINES)))
         elif field.kind in COLLECTION_KINDS:
@@ -273,10 +273,10 @@ class LaunchRequest:
     values: Mapping[str, Value] = dataclass_field(default_factory=dict)
     """Nested values as in LaunchPlan, only those that differ from the recipe's defaults."""
     name: str = ""  # release name to begin with; empty or taken: a free one is made
-    against: Mapping[str, Value] | None = None
+    compared_values: Mapping[str, Value] | None = None
     """The values to show the differences from; None: the recipe's defaults."""
-    against_name: str = ""  # what those values are called: "llama-3, launched 2 h ago"
-    over: bool = False
+    compared_name: str = ""  # what those values are called: "llama-3, launched 2 h ago"
+    merges_values: bool = False
     """Whether the values are merged into those in the form, and the others stay; `recipe` may then be empty, for the
     recipe whose form is open."""
     message: str = ""  # message when the form opens; empty: the screen's own
@@ -295,13 +295,13 @@ class LaunchDraft:
         group = fields[0].group if fields else ""
         words = "Name of the Helm release and of its JobSet: small letters, digits and dashes."
         self.model = FormModel([Field(NAME, "Name", words, FieldKind.TEXT, name, group=group, required=True), *fields])
-        self.against: Mapping[str, Value] | None = None
+        self.compared_values: Mapping[str, Value] | None = None
         """The values to show the differences from; None: the recipe's defaults."""
-        self.against_name = ""
+        self.compared_name = ""
         self.server_problems: dict[str, str] = {}
         """The API server's refusals of the last launch, by path; cleared by typing."""
         self.yaml = ""  # the values as YAML, as they were written or typed last; its comments live on
-        self._exact: dict[str, tuple[str, Value]] = {}
+        self._exact_values: dict[str, tuple[str, Value]] = {}
         """By path (text, exact value) of values that their text cannot express, such as a list entry with a comma."""
         self._unknown_queue = ""  # why it is not known which queues there are
 
@@ -330,7 +330,7 @@ class LaunchDraft:
     def plan(self, namespace: str) -> tuple[LaunchPlan, tuple[FieldProblem, ...]]:
         """The plan from the current texts, and the problems of texts that cannot be parsed."""
         texts = self.model.texts
-        exact = {path: value for path, (text, value) in self._exact.items() if texts[path] == text}
+        exact = {path: value for path, (text, value) in self._exact_values.items() if texts[path] == text}
         queue = self.queue_path
         if queue and texts[queue].strip() == NO_QUEUE:
             exact[queue] = ""
@@ -360,7 +360,7 @@ class LaunchDraft:
             except BadInput:
                 same = False
             if not same:
-                self._exact[field.path] = (text, given)
+                self._exact_values[field.path] = (text, given)
         return texts
 
     def unknown_keys(self, values: Mapping[str, Value]) -> tuple[str, ...]:

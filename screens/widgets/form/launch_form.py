@@ -91,13 +91,13 @@ class Form(Vertical):
         return self.page.model
 
     @property
-    def stops(self) -> list[FormRow]:
+    def cursor_rows(self) -> list[FormRow]:
         return [row for row in self.page.model.rows if row.can_have_cursor]
 
     def _first_field_row(self) -> FormRow | None:
-        return next(iter(self.stops), None)
+        return next(iter(self.cursor_rows), None)
 
-    def go_to(self, row: FormRow | None) -> None:
+    def focus_row(self, row: FormRow | None) -> None:
         self.commit_editor()
         if row in self.page.model.rows:
             self.page.go(row)
@@ -112,7 +112,7 @@ class Form(Vertical):
         here = row if row in model.rows and row is not None and path in {"", row.path} else None
         target = to or here or model.row_of(path) or model.row_of(row.path if row else "") or self._first_field_row()
         if target is not None:
-            self.page.go(target, keys=self.page.has_keys)
+            self.page.go(target, takes_focus=self.page.has_keys)
             self.show_field_help()
 
     # what is shown
@@ -122,7 +122,7 @@ class Form(Vertical):
         return dict(self.model.texts)
 
     @property
-    def here(self) -> str:
+    def cursor_path(self) -> str:
         field = self.page.field
         return field.path if field is not None and self.page.has_keys else ""
 
@@ -136,7 +136,7 @@ class Form(Vertical):
         if keys:
             self.resume()
 
-    def offer(self, offers: Mapping[str, FieldChoices]) -> None:
+    def set_choices(self, offers: Mapping[str, FieldChoices]) -> None:
         """Set the choices that the cluster offers, by the name in `Field.choices_from`."""
         self.page.set_offers(offers)
 
@@ -152,15 +152,15 @@ class Form(Vertical):
         model.problems = wrong
         hidden = bool(wrong.keys() - set(model.shown())) and not model.search_text
         if hidden:
-            model.lay_out(self.here)
-        self.page.redraw(moved=hidden)
+            model.lay_out(self.cursor_path)
+        self.page.redraw(lines_changed=hidden)
         self.show_field_help()
 
     def put_texts(self, text_by_path: Mapping[str, str]) -> bool:
         """Set many texts as one undo step; returns whether anything changed."""
-        changed = self.model.put_all(text_by_path)
+        changed = self.model.set_texts(text_by_path)
         if changed:
-            self.place_cursor(self.here)
+            self.place_cursor(self.cursor_path)
             self.changed()
         return changed
 
@@ -170,16 +170,16 @@ class Form(Vertical):
         owner = model.owner(path)
         if owner and owner not in model.shown():
             model.reveal(owner)
-            self.page.redraw(moved=True)
-        self.go_to(model.row_of(owner) if owner else None)
+            self.page.redraw(lines_changed=True)
+        self.focus_row(model.row_of(owner) if owner else None)
 
     def resume(self) -> None:
         """Focus the line that last had the focus, else the first field."""
-        self.go_to(self.page.row if self.page.row in self.stops else self._first_field_row())
+        self.focus_row(self.page.row if self.page.row in self.cursor_rows else self._first_field_row())
 
     def set_advanced(self, advanced: bool) -> None:
-        self.model.set_advanced(advanced, self.here)
-        self.place_cursor(self.here)
+        self.model.set_advanced(advanced, self.cursor_path)
+        self.place_cursor(self.cursor_path)
 
     # moves
 
@@ -191,10 +191,10 @@ class Form(Vertical):
 
     def action_skip(self, step: int) -> None:
         self.commit_editor()
-        stops, row = self.stops, self.page.row
+        stops, row = self.cursor_rows, self.page.row
         if stops:
             at = stops.index(row) if row in stops else -min(step, 0) - 1
-            self.go_to(stops[(at + step) % len(stops)])
+            self.focus_row(stops[(at + step) % len(stops)])
 
     def action_section(self, step: int) -> None:
         self.commit_editor()
@@ -204,7 +204,7 @@ class Form(Vertical):
         mine = max((number for number, head in enumerate(heads) if head <= at), default=0)
         if heads:
             head = heads[(mine + step) % len(heads)]
-            self.go_to(next(each for each in rows[head:] + rows if each.can_have_cursor))
+            self.focus_row(next(each for each in rows[head:] + rows if each.can_have_cursor))
 
     # Enter
 
@@ -220,7 +220,7 @@ class Form(Vertical):
             self._open_section(row)
         elif row.kind is RowKind.MORE:
             seen = set(page.model.shown())
-            page.model.open_rest(row.path)
+            page.model.show_more_fields(row.path)
             self.place_cursor(next((path for path in page.model.shown() if path not in seen), ""))
         elif row.kind is RowKind.ENTRY:
             model = self.page.model
@@ -234,7 +234,7 @@ class Form(Vertical):
                 self.changed(row.path)
                 rows = model.rows
                 last = max(at for at, each in enumerate(rows) if each.path == row.path)
-                self.go_to(next(each for each in rows[last + 1 :] + rows if each.can_have_cursor))
+                self.focus_row(next(each for each in rows[last + 1 :] + rows if each.can_have_cursor))
             else:
                 self.action_skip(1)
         elif page.offer is not None and row.kind is RowKind.FIELD:
@@ -270,13 +270,13 @@ class Form(Vertical):
             # All the fields that belong together, in one step that can be taken back.
             fills = self.page.offer.fills[name]
             texts = {path: text for path, text in fills.items() if path in model.by_path}
-            if model.put_all(texts):
+            if model.set_texts(texts):
                 self.place_cursor(field.path)
                 self.page.reload()
                 self.changed()
             self.post_message(self.Filled(name, len(texts)))
             return
-        if model.put(row, complete_text(field, model.text_at(row), name)):
+        if model.set_text(row, complete_text(field, model.text_at(row), name)):
             self.page.reload()
             self.page.redraw()
             self.changed(field.path)
@@ -329,7 +329,7 @@ class Form(Vertical):
     def search(self, search_text: str) -> None:
         self.page.choices.close()
         self.page.model.search(search_text, self.page.row.path if self.page.row else "")
-        self.page.redraw(moved=True)
+        self.page.redraw(lines_changed=True)
         self.finder.show_found(count(len(self.page.model.shown()), "field"))
 
     def leave_search(self, *, drops_filter: bool) -> None:
@@ -421,7 +421,7 @@ class Form(Vertical):
             return
         target = model.row_of(row.path) if row.kind is RowKind.TEXT else row
         if target is not None and target.can_have_cursor:
-            self.go_to(target)
+            self.focus_row(target)
         if row.kind is RowKind.MORE:
             self.action_enter()
 

@@ -34,13 +34,13 @@ FIT_KINDS = ("localqueues", "clusterqueues", "resourceflavors", "topologies", "w
 """The kinds of Kubernetes objects from which the forecast of a launch is computed."""
 
 
-def free_name(wanted: str, fleet: Fleet, namespace: str, taken_names: Collection[str] = ()) -> str:
+def free_name(wanted_name: str, fleet: Fleet, namespace: str, taken_names: Collection[str] = ()) -> str:
     """`wanted`, else with -2, -3 and so on: the first name that no JobSet of the namespace has."""
     used = {name for where, name in fleet.jobsets if where == namespace} | set(taken_names)
-    name, number = wanted, 1
+    name, number = wanted_name, 1
     while name in used:
         number += 1
-        name = f"{wanted}-{number}"
+        name = f"{wanted_name}-{number}"
     return name
 
 
@@ -161,7 +161,7 @@ def plan_words(plan: LaunchPlan, draft: LaunchDraft) -> list[Span]:
     return words
 
 
-def sum_words(plan: LaunchPlan, draft: LaunchDraft, problems: Sequence[FieldProblem]) -> list[Span]:
+def form_summary(plan: LaunchPlan, draft: LaunchDraft, problems: Sequence[FieldProblem]) -> list[Span]:
     if problems:
         titles = {"": "the values as a whole", "namespace": "Namespace"}
         titles |= {path: field.title for path, field in draft.model.by_path.items()}
@@ -235,12 +235,12 @@ READ_ONLY = Span("Read-only: nothing can be launched from here. ", "waits")
 class AboutLine(SentenceLine):
     """The description of a recipe, with the height of the longest one, so that nothing below moves."""
 
-    all: tuple[tuple[Span, ...], ...] = ()
+    all_descriptions: tuple[tuple[Span, ...], ...] = ()
     _highest: tuple[int, int] = (0, 0)  # width, and the lines of the longest sentence at it
 
     def lines_at(self, width: int) -> int:
         if self._highest[0] != width or not self._highest[1]:
-            highest = max((len(fold_spans(each, width)) for each in self.all), default=0)
+            highest = max((len(fold_spans(each, width)) for each in self.all_descriptions), default=0)
             self._highest = width, highest
         return max(self._highest[1], super().lines_at(width))
 
@@ -263,7 +263,7 @@ class LaunchHead(Vertical):
         yield from (self._about, self._fit, self._notes)
 
     def show_recipes(self, recipes: Iterable[Recipe]) -> None:
-        self._about.all = tuple(tuple(recipe_words(recipe)) for recipe in recipes)
+        self._about.all_descriptions = tuple(tuple(recipe_words(recipe)) for recipe in recipes)
         self._about.refresh(layout=True)
 
     def show_recipe(self, recipe: Recipe, *, is_brief: bool, read_only: bool) -> None:
@@ -276,11 +276,11 @@ class LaunchHead(Vertical):
         words = [Span("○ Whether it fits is known once what is wrong is corrected.", "dim")]
         self._fit.runs = tuple(fit_words(fleet, demand, expected_start) if demand is not None else words)
 
-    def show_notes(self, notes: Sequence[str], *, sound: bool) -> None:
+    def show_notes(self, notes: Sequence[str], *, is_valid: bool) -> None:
         """Show the notes on the launch plan; their space stays reserved while values are invalid."""
         words = Span(" ".join(wording.sentence(note) for note in notes))
         self._notes.runs = (Span("⚑ ", "accent"), words) if notes else ()
-        stays = not sound or not self.has_class("-brief")
+        stays = not is_valid or not self.has_class("-brief")
         self._notes.display = bool(notes) or (bool(self._notes.display) and stays)
 
 
@@ -295,7 +295,7 @@ class RecipeTable(ResourceTable[Recipe]):
 
     NOUN = "recipe"
     EMPTY = EmptyNotice("No recipes.", "The chart lists them.")
-    COLUMNS: ClassVar = (Column("RECIPE", lambda each: each.title, least=12, fill=True, drawn=title_and_id),)
+    COLUMNS: ClassVar = (Column("RECIPE", lambda each: each.title, least=12, fill=True, draw=title_and_id),)
 
     def filter_by(self, text: str) -> None:
         """Filter; the recipe whose id is the whole text comes first, with the cursor on it."""

@@ -120,8 +120,8 @@ class LaunchPane(Vertical):
         self._draft: LaunchDraft | None = None  # that the form shows
         self.remarks: tuple[Remark, ...] = ()
         """The reasons why the YAML in the pane differs from the form's values; empty if it does not."""
-        self._anew = True  # whether the YAML in the pane is that of another recipe still
-        self.here = "preview"
+        self._yaml_is_stale = True  # whether the YAML in the pane is that of another recipe still
+        self.shown_view = "preview"
         self.preview = YamlText(id="preview")
         self.yaml = YamlEditor()
         self.yaml_message = SentenceLine()
@@ -132,7 +132,7 @@ class LaunchPane(Vertical):
 
     def compose(self) -> ComposeResult:
         yield TabStrip()
-        with ContentSwitcher(initial=self.here):
+        with ContentSwitcher(initial=self.shown_view):
             yield self.preview
             with Vertical(id="yaml"):
                 yield self.yaml
@@ -143,18 +143,18 @@ class LaunchPane(Vertical):
             yield self.command
 
     def on_mount(self) -> None:
-        self._turn_to(self.here)
+        self._turn_to(self.shown_view)
         self.show_remarks(())
 
     @property
-    def keys_to(self) -> Widget:
-        return {"preview": self.preview, "yaml": self.yaml, "diff": self.diff, "command": self.command}[self.here]
+    def focus_target(self) -> Widget:
+        return {"preview": self.preview, "yaml": self.yaml, "diff": self.diff, "command": self.command}[self.shown_view]
 
     def _turn_to(self, view: str) -> None:
-        self.here = view
+        self.shown_view = view
         strip = self.query_one(TabStrip)
         strip.tabs = tuple(TabLabel(name, key.upper(), title) for name, key, title in VIEWS)
-        strip.here = view
+        strip.open_tab = view
         self.query_one(ContentSwitcher).current = view
         self.screen.refresh_bindings()
 
@@ -176,7 +176,7 @@ class LaunchPane(Vertical):
             self._shown = text
             # Copy the YAML into the form if it is valid; else show its problems and leave the form unchanged.
             planned, draft = self._plan(), self._draft
-            if planned is None or draft is None or self._anew:
+            if planned is None or draft is None or self._yaml_is_stale:
                 return
             draft.yaml = text
             read = self._launch().plan_texts.read_yaml(draft.recipe.id, text, hidden=planned[0].values)
@@ -185,8 +185,8 @@ class LaunchPane(Vertical):
             if read.is_valid:
                 self._form.put_texts(draft.texts_for(read.values))
 
-    def begin(self, draft: LaunchDraft) -> None:
-        self._draft, self._anew, self.remarks = draft, True, ()
+    def show_draft(self, draft: LaunchDraft) -> None:
+        self._draft, self._yaml_is_stale, self.remarks = draft, True, ()
         self.show_remarks(())
 
     # in sight or not
@@ -205,12 +205,12 @@ class LaunchPane(Vertical):
     @property
     def views_key_label(self) -> str:
         """The label of the key that shows the next view, or after the last view hides them all."""
-        return "Hide views" if self.here == VIEWS[-1][0] else "Next view"
+        return "Hide views" if self.shown_view == VIEWS[-1][0] else "Next view"
 
-    def turn(self) -> None:
+    def show_next_view(self) -> None:
         """Show the views, then go to the next one, and after the last hide them; the focus stays if possible."""
         names = [view for view, _, _ in VIEWS]
-        at = names.index(self.here)
+        at = names.index(self.shown_view)
         if not self.is_open:
             self.show(True)
         elif at + 1 < len(names):
@@ -221,7 +221,7 @@ class LaunchPane(Vertical):
         if not self.is_open:
             self._form.resume()
         elif self.screen.has_class("-narrow") or self.has_focus_within:
-            self.keys_to.focus()
+            self.focus_target.focus()
         self.draw()
 
     def open(self, view: str) -> None:
@@ -230,7 +230,7 @@ class LaunchPane(Vertical):
             self._draw_yaml(planned[0])
         self.show(True)
         self._turn_to(view)
-        self.keys_to.focus()
+        self.focus_target.focus()
         self.draw()
 
     def leave(self) -> None:
@@ -250,7 +250,7 @@ class LaunchPane(Vertical):
         planned, draft = self._plan(), self._draft
         if planned is None or draft is None:
             return
-        view, launch, (plan, problems) = self.here, self._launch(), planned
+        view, launch, (plan, problems) = self.shown_view, self._launch(), planned
         try:
             if view == "yaml":
                 self._draw_yaml(plan)
@@ -270,9 +270,9 @@ class LaunchPane(Vertical):
         page.show("\n".join(f"# {line}" for line in wrap_text(sentence, max(20, page.size.width - 4))))
 
     async def _draw_diff(self, plan: LaunchPlan, draft: LaunchDraft) -> None:
-        diffs = await self._launch().plan_texts.diff_with(plan, draft.against)
+        diffs = await self._launch().plan_texts.diff_with(plan, draft.compared_values)
         added, removed = (sum(line.mark == mark for each in diffs for line in each.lines) for mark in "+-")
-        than = draft.against_name or "the recipe's defaults"
+        than = draft.compared_name or "the recipe's defaults"
         if added or removed:
             counted = Span(f"+{added} ", "ok"), Span(f"−{removed} ", "bad"), Span(f"lines, beside {than}", "dim")
             self.diff_message.runs = counted
@@ -286,10 +286,10 @@ class LaunchPane(Vertical):
         draft = self._draft
         if draft is None:
             return
-        if draft.against is not None:
-            draft.against, draft.against_name = None, ""
+        if draft.compared_values is not None:
+            draft.compared_values, draft.compared_name = None, ""
         elif found := await self._launch().runs.last_launch_values(draft.recipe.id):
-            draft.against_name, draft.against = f"{found[0]}, the last launch", found[1]
+            draft.compared_name, draft.compared_values = f"{found[0]}, the last launch", found[1]
         else:
             self.diff_message.runs = (Span("This recipe has not been launched yet.", "waits"),)
             return
@@ -300,13 +300,13 @@ class LaunchPane(Vertical):
     def _draw_yaml(self, plan: LaunchPlan) -> None:
         """Show the form's values, unless the YAML is being edited or has problems."""
         draft = self._draft
-        if draft is None or ((self.yaml.has_focus or self.remarks) and not self._anew):
+        if draft is None or ((self.yaml.has_focus or self.remarks) and not self._yaml_is_stale):
             return
         drafting = self._launch().plan_texts
         draft.yaml = drafting.write_yaml(plan, draft.yaml)
         self._shown = draft.yaml
-        (self.yaml.load_text if self._anew else self.yaml.show)(draft.yaml)
-        self._anew = False
+        (self.yaml.load_text if self._yaml_is_stale else self.yaml.show)(draft.yaml)
+        self._yaml_is_stale = False
         self.show_remarks(drafting.read_yaml(draft.recipe.id, draft.yaml, hidden=plan.values).problems)
 
     def forget_yaml(self) -> None:
@@ -329,21 +329,21 @@ class PreflightLine(SentenceLine):
         super().__init__(id="preflight")
         self.checks: tuple[Check, ...] = ()
         self._plan: LaunchPlan | None = None
-        self._looked_at = 0.0
-        self._due: Timer | None = None
+        self._checked_at = 0.0
+        self._check_timer: Timer | None = None
 
     def check_when_typing_pauses(self, session: Session, plan: LaunchPlan) -> None:
         """Run the checks of this plan once typing pauses; a plan that was just checked is skipped."""
-        if plan == self._plan and time.monotonic() < self._looked_at + CHECK_CACHE_SECONDS:
+        if plan == self._plan and time.monotonic() < self._checked_at + CHECK_CACHE_SECONDS:
             return
-        if self._due is not None:
-            self._due.stop()
-        self._due = self.set_timer(TYPING_PAUSE_SECONDS, lambda: self._run_checks(session, plan))
+        if self._check_timer is not None:
+            self._check_timer.stop()
+        self._check_timer = self.set_timer(TYPING_PAUSE_SECONDS, lambda: self._run_checks(session, plan))
 
-    def wait(self) -> None:
+    def postpone_checks(self) -> None:
         """Postpone a pending check, because the person is moving in the form."""
-        if self._due is not None:
-            self._due.reset()
+        if self._check_timer is not None:
+            self._check_timer.reset()
 
     @work(group="preflight", exclusive=True)
     async def _run_checks(self, session: Session, plan: LaunchPlan) -> None:
@@ -353,7 +353,7 @@ class PreflightLine(SentenceLine):
         except ConsoleError as error:
             self.runs = (CARE, Span(f" preflight: {error.message}", "dim"))
         else:
-            self._plan, self._looked_at = plan, time.monotonic()
+            self._plan, self._checked_at = plan, time.monotonic()
             found = tally_results(self.checks)
             mark = BAD if found.failing else CARE if dict(found.counts).get(Result.WARN) else OK
             self.runs = (mark, Span(" preflight: ", "dim"), Span(found.sentence), Span("  f9 shows all", "dim"))

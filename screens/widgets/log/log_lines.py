@@ -19,7 +19,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.logs.log_text import LineFilter, LogText, MemoryText, TextRow
-from console.metrics.log_search import SAME_TIME_SECONDS, names_number
+from console.metrics.log_search import SAME_TIME_SECONDS, contains_number
 from screens.sanitize import one_line
 from screens.widgets.styled_text import StyledWidget, StyleOf, call_after
 from screens.wording import Span
@@ -132,40 +132,40 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
     total: reactive[int] = reactive(0)
     wanted: reactive[str] = reactive("", init=False)  # what is searched for
     keep: reactive[LineFilter | None] = reactive(None, init=False)  # which lines are shown; None: all
-    matches: reactive[int] = reactive(0)
+    match_count: reactive[int] = reactive(0)
     """The number of lines with the search text, among those searched so far."""
     match: reactive[int] = reactive(-1)  # which of the matches was last gone to
-    looking: reactive[bool] = reactive(False)  # whether lines are still to be looked at
+    is_searching: reactive[bool] = reactive(False)  # whether lines are still to be looked at
     match_line = -1  # the marked line: the one that the match stands in, or that of a step that was asked for
     marks: re.Pattern[str] | None = None  # what is marked in the lines
     _label_width = 0
-    _due = False  # whether the first match from here on is still to be shown
+    _jumps_to_match = False  # whether the first match from here on is still to be shown
     _to_first = False  # whether the first match of all is
-    moved_from: tuple[bool, float, float] | None = None
+    position_before_search: tuple[bool, float, float] | None = None
     """(follow mode, scroll x, scroll y) before the search that is being typed moved the lines."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.text: LogText = MemoryText(MAX_MEMORY_LINES)
-        self._fresh: list[tuple[float, str]] = []
+        self._pending_lines: list[tuple[float, str]] = []
         self._flush_due = False
-        self._jumping = False
-        self._widest = 0
-        self._page: tuple[int, list[TextRow]] = (0, [])
-        self._folds: list[tuple[int, str, bool]] = []
+        self._scrolls_by_itself = False
+        self._longest_columns = 0
+        self._last_page: tuple[int, list[TextRow]] = (0, [])
+        self._visible_pieces: list[tuple[int, str, bool]] = []
         """While lines are wrapped: for each visible row (line, piece of the line, whether it is the first piece)."""
 
     # what comes in
 
     def show_text(self, text: LogText) -> None:
         self.text = text
-        self._fresh, self._widest, self.match, self.match_line = [], 0, -1, -1
+        self._pending_lines, self._longest_columns, self.match, self.match_line = [], 0, -1, -1
         self.follow = True
         if self.keep is not None:
             text.apply_filter(self.keep)
         if self.wanted:
             text.start_search(byte_pattern(self.wanted))
-        self.renew()
+        self.show_changes()
 
     def switch_source(self, text: LogText) -> None:
         """Replace the text by the same log from another source, keeping the top line in place."""
@@ -185,20 +185,20 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
         rows = self.text.read_rows(start, start + MAX_SAME_TIME)
         found = [(at, row.text) for at, row in enumerate(rows, start) if row.time <= time + SAME_TIME_SECONDS]
         if found:
-            self._show_line(next((at for at, text in found if names_number(text, number)), found[0][0]))
+            self._show_line(next((at for at, text in found if contains_number(text, number)), found[0][0]))
         return bool(found)
 
     def rows_in_sight(self) -> list[TextRow]:
         """The visible lines: the marked one, then the others from the last one up."""
         top = round(self.scroll_y)
-        high = len({number for number, _, _ in self._folds}) if self.wrap else self._rows_high()
+        high = len({number for number, _, _ in self._visible_pieces}) if self.wrap else self._rows_high()
         rows = list(self._read_lines(top, top + high))
         marked = rows[self.match_line - top :][:1] if self.match_line >= top else []
         return [*marked, *reversed(rows)]
 
     def append(self, lines: Iterable[tuple[float, str]]) -> None:
         """Append lines (time, text) to its own text; they are drawn together after a short delay."""
-        self._fresh.extend(lines)
+        self._pending_lines.extend(lines)
         if not self._flush_due and self.is_attached:
             self._flush_due = True
             call_after(self, REDRAW_SECONDS, self.flush)
@@ -211,28 +211,28 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
 
     def flush(self) -> None:
         self._flush_due = False
-        fresh, self._fresh = self._fresh, []
+        fresh, self._pending_lines = self._pending_lines, []
         if fresh and isinstance(self.text, MemoryText):
             gone = self.text.append_lines(fresh)
             if gone and not self.follow:
                 self._scroll_to_row(self.scroll_y - gone)
-        self.renew()
+        self.show_changes()
 
-    def renew(self) -> None:
+    def show_changes(self) -> None:
         """Update after the text has changed; scrolls to the end if following."""
         self._filter_new_lines()
         self.remeasure()
 
     def remeasure(self) -> None:
         self.shown, self.total = len(self.text), self.text.line_count()
-        self._page = (0, [])
+        self._last_page = (0, [])
         self._measure_lines()
 
     def _measure_lines(self) -> None:
         height = self.shown
         if self.wrap:
             height = self._max_top() + max(1, self._rows_high())
-        width = self.size.width if self.wrap else self._widest + self._left_columns()
+        width = self.size.width if self.wrap else self._longest_columns + self._left_columns()
         self.virtual_size = Size(width, height)
         if self.follow:
             self._scroll_to_row(self.max_scroll_y)
@@ -252,16 +252,16 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
 
     def _read_lines(self, first_line: int, end_line: int) -> Sequence[TextRow]:
         """The lines from `first_line` to before `end_line`, taken from the last page read if it has them."""
-        first, rows = self._page
+        first, rows = self._last_page
         end_line = min(end_line, self.shown)
         if not (first <= first_line and end_line <= first + len(rows)):
             first = max(0, first_line)
             rows = [self._printable_row(row) for row in self.text.read_rows(first, end_line)]
-            self._page = first, rows
+            self._last_page = first, rows
             self._label_width = max((min(MAX_LABEL, len(row.label)) + 1 for row in rows if row.label), default=0)
             widest = max((cell_len(row.text) for row in rows), default=0)
-            if widest > self._widest and not self.wrap:
-                self._widest = widest
+            if widest > self._longest_columns and not self.wrap:
+                self._longest_columns = widest
                 self.virtual_size = Size(widest + self._left_columns(), self.virtual_size.height)
         return rows[first_line - first : end_line - first]
 
@@ -284,7 +284,7 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
         return max(0, top)
 
     def _fold_lines(self) -> None:
-        self._folds = []
+        self._visible_pieces = []
         if not self.wrap:
             return
         top, width = round(self.scroll_y), self._text_width()
@@ -292,13 +292,13 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
             pieces, high = list(enumerate(self.fold(row.text, width))), self._rows_high()
             if number == self.match_line and len(pieces) > high and self.marks is not None:  # it begins at its match
                 pieces = [*dropwhile(lambda each: self.marks and not self.marks.search(each[1]), pieces)] or pieces
-            self._folds += [(number, piece, at == 0) for at, piece in pieces[:high]]
+            self._visible_pieces += [(number, piece, at == 0) for at, piece in pieces[:high]]
 
     def render_line(self, y: int) -> Strip:
         width, ground = self.scrollable_content_region.width, self.base_style
         top = round(self.scroll_y)
         if self.wrap:
-            number, piece, first = self._folds[y] if y < len(self._folds) else (self.shown, "", True)
+            number, piece, first = self._visible_pieces[y] if y < len(self._visible_pieces) else (self.shown, "", True)
         else:
             number, piece, first = top + y, "", True
         if number >= self.shown:
@@ -321,7 +321,7 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
             head.append(Segment(stamp, style_of("dim")))
         if self._label_width:
             label = row.label[:MAX_LABEL] if is_first else ""
-            style = "waits" if row.dissent else "accent"
+            style = "waits" if row.is_minority else "accent"
             head.append(Segment(f"{label:>{self._label_width - 1}} ", style_of(style)))
         return head
 
@@ -330,7 +330,7 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
         return marked(text, line_style(full_text), self.marks)
 
     def on_resize(self, event: events.Resize) -> None:
-        self._page = (0, [])
+        self._last_page = (0, [])
         self._measure_lines()
         self._show_columns()  # what was found before the log was in front had no width to be shown in
 
@@ -338,15 +338,15 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
 
     def _scroll_to_row(self, row: float) -> None:
         """Scroll without pausing or resuming the follow mode."""
-        self._jumping = True
+        self._scrolls_by_itself = True
         self.scroll_to(y=max(0, row), animate=False, immediate=True, force=True)
-        self._jumping = False
+        self._scrolls_by_itself = False
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Pause following when scrolled up; resume it at the end."""
         super().watch_scroll_y(old_value, new_value)
         self._fold_lines()
-        if self._jumping:
+        if self._scrolls_by_itself:
             return
         if new_value < old_value and new_value < self.max_scroll_y:
             self.follow = False
@@ -381,7 +381,7 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
         self.scroll_to(y=self.scroll_y + lines, animate=False, immediate=True, force=True)
 
     def action_page(self, pages: int) -> None:
-        rows = len({number for number, _, _ in self._folds}) if self.wrap else self._rows_high()
+        rows = len({number for number, _, _ in self._visible_pieces}) if self.wrap else self._rows_high()
         self.action_move(pages * max(1, rows - 1))
 
     def action_top(self) -> None:
@@ -397,7 +397,7 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
     def watch_wrap(self) -> None:
         """Wrap or unwrap the lines; the first visible line stays."""
         top = self.scroll_y
-        self._page, self._widest = (0, []), 0
+        self._last_page, self._longest_columns = (0, []), 0
         self._measure_lines()
         if not self.follow:
             self._scroll_to_row(top)
@@ -410,7 +410,7 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
     def hides(self) -> dict[str, str]:
         times = {"toggle('times')": "Hide times"} if self.times else {}
         short = {"toggle('short')": "Whole steps"} if self.short else {}
-        return times | short | ({} if self.matches else {"match(1)": ""})
+        return times | short | ({} if self.match_count else {"match(1)": ""})
 
     watch_short = watch_times
 
@@ -425,24 +425,24 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
     def watch_wanted(self, search_text: str) -> None:
         """Search for another text and show the nearest match from here."""
         self.marks = pattern(search_text)
-        self._page = (0, [])
+        self._last_page = (0, [])
         self._to_first &= bool(search_text)
         self.text.start_search(byte_pattern(search_text))
         self._restart_search()
-        self._due = bool(search_text) and not self._to_first
+        self._jumps_to_match = bool(search_text) and not self._to_first
         self._show_found_match()
         self.refresh()
 
     def _restart_search(self) -> None:
-        self.match, self.match_line, self.matches = -1, -1, 0
+        self.match, self.match_line, self.match_count = -1, -1, 0
         if len(self.text) <= LINES_SEARCHED_AT_ONCE or self.keep is not None:
             self.text.advance()
         self._filter_new_lines()
 
     def _filter_new_lines(self) -> None:
-        if not self.looking:
-            self.looking = self.text.advance()
-            if self.looking:
+        if not self.is_searching:
+            self.is_searching = self.text.advance()
+            if self.is_searching:
                 self._filter_all()
         self._show_found_match()
 
@@ -455,23 +455,23 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
                 self._show_found_match()
                 self.remeasure()
         finally:
-            self.looking = False
+            self.is_searching = False
         self._show_found_match()
         self.remeasure()
 
     def _show_found_match(self) -> None:
-        self.matches = self.text.match_count if self.wanted else 0
-        if self._to_first and self.matches:
+        self.match_count = self.text.match_count if self.wanted else 0
+        if self._to_first and self.match_count:
             self._show_match(0)
-            self._to_first = self.looking
-        if self._due and self.matches:
-            self._due = False
-            self.moved_from = self.moved_from or (self.follow, self.scroll_x, self.scroll_y)
-            self._show_match(min(self.text.nearest_row(round(self.scroll_y)), self.matches - 1))
+            self._to_first = self.is_searching
+        if self._jumps_to_match and self.match_count:
+            self._jumps_to_match = False
+            self.position_before_search = self.position_before_search or (self.follow, self.scroll_x, self.scroll_y)
+            self._show_match(min(self.text.nearest_row(round(self.scroll_y)), self.match_count - 1))
 
-        elif self._due and not self.looking and self.moved_from is not None:
-            self.follow, left, top = self.moved_from
-            self.moved_from = None
+        elif self._jumps_to_match and not self.is_searching and self.position_before_search is not None:
+            self.follow, left, top = self.position_before_search
+            self.position_before_search = None
             self._scroll_to_row(self.max_scroll_y if self.follow else top)
             self.scroll_to(x=left, animate=False, immediate=True, force=True)
 
@@ -481,16 +481,16 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
         if self.wanted == search_text:
             self._show_found_match()
         self.wanted = search_text
-        self._due = False
+        self._jumps_to_match = False
 
     def action_match(self, step: int) -> None:
         self._to_first = False
-        if self.matches:
+        if self.match_count:
             if self.match >= 0:
-                self._show_match((self.match + step) % self.matches)
+                self._show_match((self.match + step) % self.match_count)
             else:
                 at = self.text.nearest_row(round(self.scroll_y))
-                self._show_match((at if step > 0 else at - 1) % self.matches)
+                self._show_match((at if step > 0 else at - 1) % self.match_count)
 
     def _show_match(self, match_number: int) -> None:
         """Show the line of that match in the middle and pause following."""

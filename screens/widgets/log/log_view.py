@@ -68,14 +68,14 @@ class LogView(Vertical):
 
     lines = query_one(LogLines)
     status: reactive[str] = reactive("", init=False)  # what this log is and what it waits for, shown below it
-    drawn: reactive[str] = reactive("", init=False)
+    progress_bar: reactive[str] = reactive("", init=False)
     """The progress bar that the program redraws in place now, shown below the lines; empty: none."""
-    over: reactive[str] = reactive("", init=False)
+    end_reason: reactive[str] = reactive("", init=False)
     """The reason, with a glyph, why no more lines come, shown in place of the follow mode; empty: lines may come."""
-    _filtering = False
+    _box_is_filter = False
     _seeks_error = False  # whether it is still looked for the first error
     _answer = ""  # what came of the last key, for a few seconds
-    _answer_ends: Timer | None = None
+    _answer_timer: Timer | None = None
 
     @dataclass
     class Saved(Message):
@@ -93,20 +93,20 @@ class LogView(Vertical):
         yield SearchBox(select_on_focus=False)
 
     def on_mount(self) -> None:
-        self.watch(self.lines, "looking", self._end_seeking, init=False)
-        self.watch(self.lines, "matches", self._offer_next_match, init=False)
-        for name in ("follow", "wrap", "shown", "total", "matches", "match", "wanted", "keep", "looking"):
+        self.watch(self.lines, "is_searching", self._end_seeking, init=False)
+        self.watch(self.lines, "match_count", self._offer_next_match, init=False)
+        for name in ("follow", "wrap", "shown", "total", "match_count", "match", "wanted", "keep", "is_searching"):
             self.watch(self.lines, name, self._update_status, init=False)
         self._update_status()
 
-    def _offer_next_match(self, before: int, matches: int) -> None:
-        if not (before and matches):
+    def _offer_next_match(self, earlier_matches: int, matches: int) -> None:
+        if not (earlier_matches and matches):
             self.refresh_bindings()
 
-    def watch_drawn(self) -> None:
+    def watch_progress_bar(self) -> None:
         bar = self.query_one(".log-drawn", Static)
-        bar.display = bool(self.drawn)
-        bar.update(printable(self.drawn))
+        bar.display = bool(self.progress_bar)
+        bar.update(printable(self.progress_bar))
 
     def _update_status(self) -> None:
         if not self.query(LogLines):  # the page is closing, and what was asked for it comes in
@@ -123,23 +123,23 @@ class LogView(Vertical):
         if lines.wanted:
             at = f"{lines.match + 1:,} of " if lines.match >= 0 else ""
             what = BUILTIN_SEARCH_NAMES.get(lines.wanted, f"/{lines.wanted}")
-            found = f"{what}: {at}{wording.count(lines.matches, 'match', 'matches')}"
-        words = [each for each in (self.over or following, self._answer, count, found) if each]
-        if lines.looking:
+            found = f"{what}: {at}{wording.count(lines.match_count, 'match', 'matches')}"
+        words = [each for each in (self.end_reason or following, self._answer, count, found) if each]
+        if lines.is_searching:
             words.append("looking …")
         if lines.wrap:
             words.append("wrapped")
         words += [part for part in (lines.text.note, self.status) if part]
         self.query_one(".log-foot", Static).update("  ".join(words))
 
-    watch_status = watch_over = _update_status
+    watch_status = watch_end_reason = _update_status
 
     def _empty_reason(self) -> str:
         """The reason why a filter shows no lines, and how to remove it; empty if there are lines or no filter."""
         lines, total = self.lines, self.lines.total
         if lines.keep is None or lines.shown or not total:
             return ""
-        if lines.looking:
+        if lines.is_searching:
             return f"Searching {wording.count(total, 'line')} with the filter ({lines.keep.description}) …"
         way = "esc ends the search; esc again clears the filter." if lines.wanted else "esc clears the filter."
         return f"The filter ({lines.keep.description}) matches none of {wording.count(total, 'line')}: {way}"
@@ -148,14 +148,14 @@ class LogView(Vertical):
         """Show the answer to a key in the status line for a while; a toast would cover lines of the log."""
         self._answer = text
         self._update_status()
-        if self._answer_ends is not None:
-            self._answer_ends.stop()
-        self._answer_ends = self.set_timer(seconds, lambda: self.show_answer("")) if text else None
+        if self._answer_timer is not None:
+            self._answer_timer.stop()
+        self._answer_timer = self.set_timer(seconds, lambda: self.show_answer("")) if text else None
 
     # the box
 
     def action_search(self) -> None:
-        self.lines.moved_from = None
+        self.lines.position_before_search = None
         self._open_box("find: text or regular expression", "")
 
     def action_filter(self) -> None:
@@ -164,7 +164,7 @@ class LogView(Vertical):
         self._open_box("show only lines with this; ! in front: without it", now, filtering=True)
 
     def _open_box(self, hint: str, value: str, *, filtering: bool = False) -> None:
-        self._filtering = filtering
+        self._box_is_filter = filtering
         box = self.query_one(Input)
         box.placeholder = hint
         with box.prevent(Input.Changed):
@@ -175,7 +175,7 @@ class LogView(Vertical):
 
     def action_end_search(self) -> None:
         if self.has_class("-searching"):
-            if not self._filtering:
+            if not self._box_is_filter:
                 self.lines.wanted = ""
         elif self.lines.wanted:
             self.lines.wanted = ""
@@ -191,11 +191,11 @@ class LogView(Vertical):
     @on(Input.Changed)
     def find_as_typed(self, event: Input.Changed) -> None:
         event.stop()
-        if not self._filtering and self.has_class("-searching"):
+        if not self._box_is_filter and self.has_class("-searching"):
             self.lines.wanted = event.value
 
     def accept_search(self, wanted: str) -> None:
-        if self._filtering:
+        if self._box_is_filter:
             without = wanted.startswith("!")
             self._set_filter(replace(self._current_filter, pattern=byte_pattern(wanted[without:]), without=without))
         else:
@@ -230,9 +230,9 @@ class LogView(Vertical):
 
     def _end_seeking(self) -> None:
         """Report that no line is an error once all lines have been searched without a match."""
-        if self._seeks_error and not self.lines.looking:
+        if self._seeks_error and not self.lines.is_searching:
             self._seeks_error = False
-            if not self.lines.matches and self.lines.wanted == FIRST_ERROR:
+            if not self.lines.match_count and self.lines.wanted == FIRST_ERROR:
                 self.lines.wanted = ""
                 self.show_answer("No line contains an error.")
                 self.post_message(self.NoError())

@@ -42,9 +42,9 @@ class EventTable(ResourceTable[Event]):
 
     def show_rows(self, rows: Mapping[Any, Event], link: WatchStatus | None = None, at_once: int = sys.maxsize) -> None:
         """Show these events; a cursor on the newest event moves along to new ones."""
-        newest = self.shown[:1] == [self.cursor]
+        newest = self.shown_keys[:1] == [self.cursor]
         super().show_rows(rows, link, at_once)
-        if newest and self.shown[:1] != [self.cursor]:
+        if newest and self.shown_keys[:1] != [self.cursor]:
             self.action_edge(0)
 
     @on(ResourceTable.Opened)

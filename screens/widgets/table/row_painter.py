@@ -47,7 +47,7 @@ def share_width(
     columns: Sequence[Column[RowT]],
     cell_widths: Sequence[int],
     room: int,
-    whole: Mapping[int, int] | None = None,
+    full_widths: Mapping[int, int] | None = None,
     idle_columns: Mapping[int, int] | None = None,
     phrase_width: int = 0,
 ) -> list[tuple[Column[RowT], int]]:
@@ -65,7 +65,7 @@ def share_width(
             more = max(0, min(spare, min(column.most, want) - widths[id(column)]))
             widths[id(column)] += more
             spare -= more
-    for number, want in (whole or {}).items():
+    for number, want in (full_widths or {}).items():
         column = columns[number]
         more = want - widths.get(id(column), want)
         if id(column) in widths and want <= column.most and more <= spare:
@@ -78,16 +78,16 @@ def share_width(
 
 
 def _fit_columns(
-    columns: Sequence[Column[RowT]], wants: Sequence[int], room: int, idle: Mapping[int, int], phrase: int
+    columns: Sequence[Column[RowT]], cell_widths: Sequence[int], room: int, idle: Mapping[int, int], phrase_width: int
 ) -> list[tuple[Column[RowT], int]]:
     """The columns that fit into a width, each with the width of its widest cell."""
-    kept = list(zip(columns, wants, strict=True))
+    kept = list(zip(columns, cell_widths, strict=True))
     gone: list[tuple[Column[RowT], int]] = []
     silent = {id(columns[number]): how for number, how in idle.items() if columns[number].drop}
     while kept:
         last = max(kept, key=lambda pair: (silent.get(id(pair[0]), 0), pair[0].drop))
         extra = id(last[0]) in silent or last[0].drop >= OPTIONAL_DROP
-        sentence = 200 if id(last[0]) in silent else SENTENCE_COLUMNS if extra else phrase
+        sentence = 200 if id(last[0]) in silent else SENTENCE_COLUMNS if extra else phrase_width
         if not last[0].drop or _line_width(kept, sentence, 200 if extra else NAME_COLUMNS * (last[0].drop > 1)) <= room:
             break
         kept.remove(last)
@@ -108,7 +108,7 @@ def _fit_columns(
 def _width_order(pair: tuple[Column[RowT], int]) -> int:
     """The order in which columns get width: names 0, other texts 1, fill columns 2, bars 3."""
     column, _ = pair
-    return 3 if column.drawn else 2 if column.fill else 0 if column.cut == "middle" else 1
+    return 3 if column.draw else 2 if column.fill else 0 if column.cut == "middle" else 1
 
 
 def _line_width(columns: Sequence[tuple[Column[RowT], int]], sentence: int = 200, name: int = 200) -> int:
@@ -117,7 +117,7 @@ def _line_width(columns: Sequence[tuple[Column[RowT], int]], sentence: int = 200
     def wanted(column: Column[RowT], want: int) -> int:
         most = min(sentence, column.most) if column.fill else column.most
         most = most if column.cut == "end" else min(most, name)
-        return column.floor if column.drawn else max(column.floor, min(most, want))
+        return column.floor if column.draw else max(column.floor, min(most, want))
 
     return sum(wanted(*pair) + GAP for pair in columns) - GAP
 
@@ -133,7 +133,7 @@ class _DrawnRow(Generic[RowT]):
     """A cache of a drawn table row; when only ages change, its other cells are not formatted again."""
 
     row: RowT
-    look: tuple[object, ...]
+    row_state: tuple[object, ...]
     ages: list[Any]
     cells: list[list[Segment]]
     strip: Strip
@@ -146,13 +146,13 @@ class RowPainter(Generic[RowT]):
         self._widget = widget
         self.columns: tuple[Column[Any], ...] = ()
         self.stale = False  # whether what is drawn may be out of date: it is drawn dim
-        self._aging: tuple[Column[Any], ...] = ()
+        self._aging_columns: tuple[Column[Any], ...] = ()
         self._wants: list[int] = []
         self._whole: dict[int, int] = {}  # of columns with names of nodes: how wide those would be in full
         self._alike: dict[int, str] = {}  # of columns that may go: what stands in all cells so far, if it is the same
-        self._measured = 0  # how many rows that was
+        self._measured_rows = 0  # how many rows that was
         self._phrase = 0  # of the first phrase of a column that fills the line, the widest
-        self._sampled = False  # whether rows came that were not measured
+        self._has_unmeasured_rows = False  # whether rows came that were not measured
         self._layout: list[tuple[Column[Any], int]] = []
         self._drawn: dict[tuple[RowKey, bool], _DrawnRow[RowT]] = {}  # each row as it is under the cursor, and else
         self._mixes: dict[tuple[str, str], Style] = {}
@@ -161,10 +161,10 @@ class RowPainter(Generic[RowT]):
 
     def set_columns(self, columns: Sequence[Column[Any]]) -> None:
         self.columns = tuple(columns)
-        self._aging = tuple(column for column in columns if column.ages)
+        self._aging_columns = tuple(column for column in columns if column.ages)
         self._wants = [column.floor for column in columns]
         self._whole = {}
-        self._alike, self._measured, self._phrase = {}, 0, 0
+        self._alike, self._measured_rows, self._phrase = {}, 0, 0
         self.lay_out()
 
     def lay_out(self) -> None:
@@ -188,7 +188,7 @@ class RowPainter(Generic[RowT]):
     @property
     def _idle_columns(self) -> dict[int, int]:
         """The columns without information: EMPTY ones, and optional ones whose cells are ALIKE."""
-        several = self._measured > 1
+        several = self._measured_rows > 1
         return {
             number: ALIKE if text else EMPTY
             for number, text in self._alike.items()
@@ -199,20 +199,20 @@ class RowPainter(Generic[RowT]):
         """Look for differing cells in columns left out while all were alike; returns whether a column differs now."""
         before = self._idle_columns
         for number, column in enumerate(self.columns):
-            if not column.drop or column.ages or column.drawn or (self._measured and number not in self._alike):
+            if not column.drop or column.ages or column.draw or (self._measured_rows and number not in self._alike):
                 continue
             parts = {plain_text(column.cell(row)) for row in new_rows}
             if len(parts) == 1 and self._alike.get(number) in {None, *parts}:
                 self._alike[number] = parts.pop()
             else:
                 self._alike.pop(number, None)
-        self._measured += len(new_rows)
+        self._measured_rows += len(new_rows)
         return before != self._idle_columns
 
     def measure(self, new_rows: Sequence[RowT]) -> bool:
         """Widen columns for new rows; they never shrink, so that nothing jumps. Returns whether any grew."""
         if len(new_rows) > MAX_MEASURED_ROWS:
-            self._sampled = True
+            self._has_unmeasured_rows = True
             new_rows = new_rows[:: -(-len(new_rows) // MAX_MEASURED_ROWS)]
         grew = self._find_differing(new_rows) if new_rows else False
         for number, column in enumerate(self.columns):
@@ -228,7 +228,7 @@ class RowPainter(Generic[RowT]):
                 if whole > max(want, self._whole.get(number, 0)):
                     self._whole[number], grew = whole, True
             else:
-                want = max(column.most if column.drawn else cell_width(column.cell(row)) for row in new_rows)
+                want = max(column.most if column.draw else cell_width(column.cell(row)) for row in new_rows)
             if want > self._wants[number]:
                 self._wants[number] = want
                 grew = True
@@ -241,12 +241,12 @@ class RowPainter(Generic[RowT]):
         ground = ("cursor" if self._widget.has_focus else "cursor-blurred") if here else "marked" if marked else ""
         layout = self.columns_now()
         cursor = Span("▹", "dim") if apart else Span("▸", "accent")
-        look, ages = (here, marked, ground, apart, self.stale), [column.cell(row) for column in self._aging]
+        look, ages = (here, marked, ground, apart, self.stale), [column.cell(row) for column in self._aging_columns]
         drawn = self._drawn.get((key, here))
-        known = drawn if drawn is not None and drawn.row is row and drawn.look == look else None
+        known = drawn if drawn is not None and drawn.row is row and drawn.row_state == look else None
         if known is not None and known.ages == ages:
             return known.strip
-        if self._sampled and self.measure([row]):
+        if self._has_unmeasured_rows and self.measure([row]):
             self.lay_out()
             self._widget.refresh()
             layout, known = self.columns_now(), None
@@ -262,7 +262,7 @@ class RowPainter(Generic[RowT]):
                 runs = spans_of(column.draw_cell(row, width), column.style)
                 named = column.cut != "end" and len(runs) == 1
                 runs = cut_name(runs, width, node=column.cut == "node") if named else cut_sentence(runs, width)
-                cells.append(fit_spans(runs, width, style_of, right=column.right, after=after))
+                cells.append(fit_spans(runs, width, style_of, right=column.right, blanks_after=after))
             else:
                 cells.append(known.cells[number])
             segments += cells[-1]
@@ -300,7 +300,7 @@ class RowPainter(Generic[RowT]):
             [Span(" " * MARGIN), *(lines[y] if y < len(lines) else [])], self._widget.size.width, self._styles_on("")
         )
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Drop cached rows and styles after the theme changed."""
         self._mixes = {}
         self._drawn = {}

@@ -22,9 +22,9 @@ ROWS_SEARCHED_PER_SLICE, ROWS_SORTED_PER_SLICE = 4000, 8000
 """Rows whose search texts are made, and rows that are sorted ahead, before other tasks get their turn."""
 
 
-def _is_moved(sort: Callable[[Any], Any] | None, touched: Iterable[tuple[int, RowKey, RowT | None, RowT]]) -> bool:
+def _is_moved(sort: Callable[[Any], Any] | None, changed_rows: Iterable[tuple[int, RowKey, RowT | None, RowT]]) -> bool:
     """Whether any row is new, or has another sort value than before."""
-    return sort is not None and any(old is None or sort(old) != sort(row) for *_, old, row in touched)
+    return sort is not None and any(old is None or sort(old) != sort(row) for *_, old, row in changed_rows)
 
 
 def _sorted_places(values: Sequence[Any], *, descending: bool) -> list[int]:
@@ -57,11 +57,11 @@ class SortedRows(Generic[RowT]):
 
     def __init__(self, text: Callable[[RowT], str]) -> None:
         self.rows: Mapping[RowKey, RowT] = {}
-        self.behind = False  # whether not all rows that were given are among them yet
+        self.is_behind = False  # whether not all rows that were given are among them yet
         self.changes: list[tuple[RowT | None, RowT | None]] = []
         """(old row, new row) of each row changed by the last update; None: the row was or is missing."""
-        self.searching = False  # whether texts of rows are missing, which then are not shown
-        self._given: Mapping[RowKey, RowT] = self.rows
+        self.lacks_texts = False  # whether texts of rows are missing, which then are not shown
+        self._given_rows: Mapping[RowKey, RowT] = self.rows
         self._taken: dict[RowKey, RowT] = {}  # `rows` while they are behind
         self._due: Iterator[tuple[int, RowKey, RowT | None, RowT]] = iter(())
         """(index or -1 if unknown, key, old row or None, new row) of given rows that are new or changed."""
@@ -76,27 +76,27 @@ class SortedRows(Generic[RowT]):
         self._texts: list[str] = []  # what the filter searches: "" where it is missing; empty before the first filter
         self._order: list[int] = []  # the places of all rows, top to bottom
         self._unsorted = False  # whether rows stand in it as they came: they are sorted once all have
-        self._found = self._order  # those of the rows that are shown
+        self._shown_indexes = self._order  # those of the rows that are shown
         self._keys: list[RowKey] | None = []  # of the rows that are shown; None until they are asked for
-        self._place = 0  # of the row that was looked for last
-        self._ahead: tuple[Callable[[RowT], Any], bool] | None = None  # by what rows are sorted ahead, and how
+        self._last_index = 0  # of the row that was looked for last
+        self._next_sort: tuple[Callable[[RowT], Any], bool] | None = None  # by what rows are sorted ahead, and how
         self.values_ahead: list[Any] = []
         self.order_ahead: list[int] = []  # empty until it is complete
         self._slices_ahead: Iterator[None] = iter(())
-        self._missing: Iterator[int] = iter(())  # those of the rows whose text is not made yet
+        self._missing_texts: Iterator[int] = iter(())  # those of the rows whose text is not made yet
 
-    def update(self, rows: Mapping[RowKey, RowT], at_once: int = sys.maxsize) -> bool:
+    def update(self, rows: Mapping[RowKey, RowT], max_changes: int = sys.maxsize) -> bool:
         """Take new rows, but at most `at_once` changed ones per call; returns whether any row moved."""
         if rows is self.rows:
             self.changes = []
             return False
-        going_on = self.behind and rows is self._given
+        going_on = self.is_behind and rows is self._given_rows
         gone = set[RowKey]() if going_on else self._changed_keys(rows)
         before = self.rows
-        touched = list(islice(self._due, at_once))
-        self.behind = len(touched) == at_once
+        touched = list(islice(self._due, max_changes))
+        self.is_behind = len(touched) == max_changes
         self.changes = [(old, row) for _, _, old, row in touched] + [(before[key], None) for key in gone]
-        if not self.behind:
+        if not self.is_behind:
             self.rows = rows
         else:
             if not going_on:
@@ -109,19 +109,19 @@ class SortedRows(Generic[RowT]):
             shown = self.keys
             self._arrange_all()
             return self.keys != shown
-        if self._ahead is not None and (gone or _is_moved(self._ahead[0], touched)):
+        if self._next_sort is not None and (gone or _is_moved(self._next_sort[0], touched)):
             is_known = self._in_place and all(place >= 0 for place, *_ in touched)
             for place, _, _, row in touched if is_known else ():
                 if place < len(self.values_ahead):
-                    self.values_ahead[place] = self._ahead[0](row)
-            self._ahead = self._ahead if is_known else None
+                    self.values_ahead[place] = self._next_sort[0](row)
+            self._next_sort = self._next_sort if is_known else None
         if moved := self._arrange_anew(touched, gone):
             self._show_matches(self._order)
         return moved
 
     def _changed_keys(self, rows: Mapping[RowKey, RowT]) -> Set[RowKey]:
         """Compare the given rows with the known ones and note the differences; returns the keys that are gone."""
-        before, self._given = self.rows, rows
+        before, self._given_rows = self.rows, rows
         known = len(before)
         self._in_place = len(rows) >= known and list(islice(rows, known)) == list(before)
         if not self._in_place:
@@ -137,26 +137,26 @@ class SortedRows(Generic[RowT]):
     def sort_by(self, sort: Callable[[RowT], Any] | None, *, descending: bool = False) -> None:
         """Sort rows by a column; None keeps the given order."""
         self._sort, self._descending = sort, descending
-        if self._ahead != (sort, descending) or len(self.values_ahead) < len(self._all):
+        if self._next_sort != (sort, descending) or len(self.values_ahead) < len(self._all):
             self._sort_anew()
         else:
             for _ in self._slices_ahead:
                 pass
             self._values, self._order = self.values_ahead, self.order_ahead
             self._order.sort(key=self._values.__getitem__, reverse=descending)  # of rows that changed meanwhile
-        self._ahead = None
+        self._next_sort = None
         self._show_matches(self._order)
 
     def expect_sort(self, sort: Callable[[RowT], Any], *, descending: bool) -> None:
         """Begin to sort the rows by the column that is likely to be next, if there are many."""
-        if self.is_large and not self.behind and self._ahead != (sort, descending):
-            self._ahead, self.values_ahead, self.order_ahead = (sort, descending), [], []
+        if self.is_large and not self.is_behind and self._next_sort != (sort, descending):
+            self._next_sort, self.values_ahead, self.order_ahead = (sort, descending), [], []
             self._slices_ahead = _sort_in_slices(self, sort, descending=descending)
 
     @property
     def sorting_ahead(self) -> bool:
         """Whether `expect_sort` has begun an order that `sort_ahead` has yet to complete."""
-        return self._ahead is not None and not self.order_ahead
+        return self._next_sort is not None and not self.order_ahead
 
     def sort_ahead(self) -> None:
         next(self._slices_ahead, None)
@@ -170,45 +170,45 @@ class SortedRows(Generic[RowT]):
         narrower = all(any(old in new for new in self._wanted_words) for old in wanted) and {*unwanted} <= {
             *self._unwanted
         }
-        if self.filters and not (self._texts and self.is_large):
+        if self.has_filter and not (self._texts and self.is_large):
             self.read_texts()
             narrower = False
-        self._show_matches(self._found if narrower and not self.searching else self._order)
+        self._show_matches(self._shown_indexes if narrower and not self.lacks_texts else self._order)
 
     @property
     def is_large(self) -> bool:
         return len(self.rows) >= MANY_ROWS
 
     @property
-    def filters(self) -> bool:
+    def has_filter(self) -> bool:
         return bool(self._wanted_words or self._unwanted)
 
     def __len__(self) -> int:
         """The number of rows shown."""
-        return len(self._found)
+        return len(self._shown_indexes)
 
     @property
     def keys(self) -> list[RowKey]:
         """The keys of the shown rows, top to bottom."""
         if self._keys is None:
-            self._keys = list(map(self._all.__getitem__, self._found))
+            self._keys = list(map(self._all.__getitem__, self._shown_indexes))
         return self._keys
 
     def key_at(self, index: int) -> RowKey:
-        return self._all[self._found[index]]
+        return self._all[self._shown_indexes[index]]
 
     def index(self, key: RowKey) -> int | None:
         """The index of a row among the shown rows; None if it is not shown."""
         try:
-            if not (self._place < len(self._all) and self._all[self._place] == key):
-                self._place = self._all.index(key)
-            return self._found.index(self._place)
+            if not (self._last_index < len(self._all) and self._all[self._last_index] == key):
+                self._last_index = self._all.index(key)
+            return self._shown_indexes.index(self._last_index)
         except ValueError:
             return None
 
     def forget_texts(self) -> None:
-        self._texts, self.searching = [], False
-        if self.filters:
+        self._texts, self.lacks_texts = [], False
+        if self.has_filter:
             self.read_texts()
             self._show_matches(self._order)
 
@@ -221,20 +221,20 @@ class SortedRows(Generic[RowT]):
         """Begin to make the search texts of all rows again, those of the first shown rows first."""
         self._texts = texts = [""] * len(self._all)
         first = self._order[:ROWS_SEARCHED_PER_SLICE]
-        self._missing = (place for place in chain(first, range(len(texts))) if not texts[place])
+        self._missing_texts = (place for place in chain(first, range(len(texts))) if not texts[place])
         self._make_texts()
 
     def read_on(self) -> None:
         """Prepare the next texts for the filter; when all are ready, the matching rows are shown."""
         self._make_texts()
-        if not self.searching:
+        if not self.lacks_texts:
             self._show_matches(self._order)
 
     def _make_texts(self) -> None:
         made = 0
-        for place in islice(self._missing, ROWS_SEARCHED_PER_SLICE):
+        for place in islice(self._missing_texts, ROWS_SEARCHED_PER_SLICE):
             self._texts[place], made = self._text_of(self.rows[self._all[place]]), made + 1
-        self.searching = made == ROWS_SEARCHED_PER_SLICE
+        self.lacks_texts = made == ROWS_SEARCHED_PER_SLICE
 
     def _sort_anew(self) -> None:
         self._values = list(map(self._sort, self.rows.values())) if self._sort is not None else []
@@ -245,9 +245,9 @@ class SortedRows(Generic[RowT]):
 
     def _arrange_all(self) -> None:
         """Filter and sort all rows anew."""
-        self._all, self._texts, self.searching, self._ahead = list(self.rows), [], False, None
+        self._all, self._texts, self.lacks_texts, self._next_sort = list(self.rows), [], False, None
         self._sort_anew()
-        if self.filters:
+        if self.has_filter:
             self.read_texts()
         self._show_matches(self._order)
 
@@ -281,8 +281,8 @@ class SortedRows(Generic[RowT]):
         if sort is not None:
             self._values += map(sort, new.values())
             moved |= self._unsorted
-            self._unsorted = self.behind and moved
-            if moved and not self.behind:
+            self._unsorted = self.is_behind and moved
+            if moved and not self.is_behind:
                 self._order.sort(key=self._values.__getitem__, reverse=self._descending)
         return bool(moved or new or gone_keys or differs)
 
@@ -292,7 +292,7 @@ class SortedRows(Generic[RowT]):
         self._order = [at[place] for place in self._order if stay[place]]
         self._all, self._values = list(compress(self._all, stay)), list(compress(self._values, stay))
         self._texts = texts = list(compress(self._texts, stay))
-        self._missing = (place for place in range(at[-1]) if not texts[place])
+        self._missing_texts = (place for place in range(at[-1]) if not texts[place])
 
     def _finds(self, text: str) -> bool:
         return all(word in text for word in self._wanted_words) and not any(word in text for word in self._unwanted)
@@ -300,10 +300,10 @@ class SortedRows(Generic[RowT]):
     def _show_matches(self, indexes: list[int]) -> None:
         """Show those of the rows at these indexes that pass the filter; returns whether any row moved."""
         texts = self._texts
-        if self.filters and self.searching:
+        if self.has_filter and self.lacks_texts:
             indexes = list(filter(texts.__getitem__, indexes))
         for word in self._wanted_words:
             indexes = [place for place in indexes if word in texts[place]]
         for word in self._unwanted:
             indexes = [place for place in indexes if word not in texts[place]]
-        self._found, self._keys = indexes, None
+        self._shown_indexes, self._keys = indexes, None

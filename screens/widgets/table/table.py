@@ -102,9 +102,9 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         super().__init__(id=id, classes=classes)
         self.listing: SortedRows[RowT] = SortedRows(self.row_text)
         self.marks: set[RowKey] = set()
-        self.moved: Callable[[], None] = lambda: None  # called when the cursor is on another row
+        self.on_cursor_moved: Callable[[], None] = lambda: None  # called when the cursor is on another row
         self.place_of: Callable[[RowKey], int] = lambda _: 0
-        self._heads: list[tuple[int, str]] = []  # rows that a heading stands above, by number
+        self._headings: list[tuple[int, str]] = []  # rows that a heading stands above, by number
         self.filter_text = ""
         self.sorted_by = ""
         self.descending = False
@@ -118,9 +118,9 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._notice: EmptyNotice | None = None
         self._painter: RowPainter[RowT] = RowPainter(self)
         self._own_config = ListConfig()
-        self._hidden: list[str] = []  # titles of chosen columns that had no room when it was reported
-        self._declared: Sequence[Column[Any]] = ()
-        self._every_namespace = False
+        self._reported_hidden: list[str] = []  # titles of chosen columns that had no room when it was reported
+        self._declared_columns: Sequence[Column[Any]] = ()
+        self._shows_namespaces = False
         self.set_columns(self.COLUMNS)
         if self.SORTED_BY:
             self.sort_by(self.SORTED_BY)
@@ -130,9 +130,9 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         return " ".join(run.text for column in self._painter.columns for run in spans_of(column.cell(row)))
 
     def set_columns(self, columns: Sequence[Column[Any]]) -> None:
-        self._declared = columns
+        self._declared_columns = columns
         shown = [column for column in columns if column.only in {"", PAGE}]
-        if self._every_namespace:
+        if self._shows_namespaces:
             shown = [replace(column, drop=0) if column.title == "NAMESPACE" else column for column in shown]
         titled = {column.title: column for column in shown}
         chosen = [titled[title] for title in self._own_config.columns if title in titled]
@@ -143,16 +143,16 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
 
     def show_namespaces(self, shows_all: bool) -> None:
         """Show each row's namespace, on narrow terminals too, if there are rows of several."""
-        if shows_all != self._every_namespace:
-            self._every_namespace = shows_all
-            self.set_columns(self._declared)
+        if shows_all != self._shows_namespaces:
+            self._shows_namespaces = shows_all
+            self.set_columns(self._declared_columns)
 
     def configure(self, list_config: ListConfig) -> None:
         """Apply the person's columns and sort order for this list."""
         if list_config == self._own_config:
             return
         self._own_config = list_config
-        self.set_columns(self._declared)
+        self.set_columns(self._declared_columns)
         self.sort_by(list_config.sort or self.SORTED_BY, descending=list_config.descending)
 
     def _report_hidden(self) -> None:
@@ -162,13 +162,13 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         room = {column.title for column, _ in self._painter.columns_now()}
         wanted = {column.title for column in self._painter.columns}
         hidden = [title for title in self._own_config.columns if title in wanted and title not in room]
-        if hidden and not self._hidden:
+        if hidden and not self._reported_hidden:
             self.notify(
                 f"No room for {', '.join(hidden)}: make the terminal wider, or choose fewer columns in config.toml.",
                 title=f"Columns of {self.LIST}",
                 severity="warning",
             )
-        self._hidden = self._hidden or hidden
+        self._reported_hidden = self._reported_hidden or hidden
 
     # rows
 
@@ -179,7 +179,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         stale_before, before = self._painter.stale, len(self.listing.rows)
         self._link = link
         self._painter.stale = link is not None and link.state in {WatchState.STALE, WatchState.FORBIDDEN}
-        fills = self.listing.behind and self._cursor_index == 0  # then the cursor stays on the first line
+        fills = self.listing.is_behind and self._cursor_index == 0  # then the cursor stays on the first line
         moved = self.listing.update(rows, at_once)
         if narrowed := len(rows) < before // 2:  # as after the choice of a namespace: columns are laid out anew
             self._painter.set_columns(self._painter.columns)
@@ -198,7 +198,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             self.refresh()
         elif self.listing.changes or not rows:
             self.repaint_changed()
-        if self.GROUPS and self._heads != _find_heads(self):  # as a row moves from one to another in its place
+        if self.GROUPS and self._headings != _find_heads(self):  # as a row moves from one to another in its place
             self._keep_in_place()
             self.refresh()
 
@@ -208,13 +208,13 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self.refresh()
 
     @property
-    def shown(self) -> list[RowKey]:
+    def shown_keys(self) -> list[RowKey]:
         return self.listing.keys
 
     @property
     def lines_wanted(self) -> int:
         """The lines that the titles and all rows take, or the notice instead of rows."""
-        return 1 + (len(self.listing) + len(self._heads) or len(self._painter.notice_lines(self._empty_notice())))
+        return 1 + (len(self.listing) + len(self._headings) or len(self._painter.notice_lines(self._empty_notice())))
 
     @property
     def columns_wanted(self) -> int:
@@ -230,15 +230,15 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         return self.listing.rows.get(self._cursor) if self._cursor is not None else None
 
     @property
-    def chosen(self) -> list[RowKey]:
+    def chosen_keys(self) -> list[RowKey]:
         """The rows for an action: the marked ones in order, else the one under the cursor."""
         if self.marks:
-            return [key for key in self.shown if key in self.marks] or sorted(self.marks)
+            return [key for key in self.shown_keys if key in self.marks] or sorted(self.marks)
         return [self._cursor] if self._cursor is not None else []
 
     @property
     def chosen_rows(self) -> list[RowT]:
-        return [self.listing.rows[key] for key in self.chosen if key in self.listing.rows]
+        return [self.listing.rows[key] for key in self.chosen_keys if key in self.listing.rows]
 
     def move_to(self, key: RowKey) -> bool:
         """Move the cursor to that row and scroll it into view; False if it is not shown."""
@@ -273,7 +273,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self.listing.expect_filter()
         self._prepare()
 
-    def _prepare(self, after: float = 0.0, *, sort: bool = False) -> None:
+    def _prepare(self, delay_seconds: float = 0.0, *, sort: bool = False) -> None:
         """Prepare the missing texts for the filter, then the next order, in slices of time.
 
         `sort`: begin that order too, if there are many rows and keys are likely.
@@ -282,17 +282,17 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             column = _next_to_sort_by(self._painter, self.sorted_by)
             if column is not None and column.order is not None:
                 self.listing.expect_sort(column.order, descending=column.down)
-        if (self.listing.searching or self.listing.sorting_ahead) and not self._preparing:
+        if (self.listing.lacks_texts or self.listing.sorting_ahead) and not self._preparing:
             self._preparing = True
-            call_after(self, after, self._prepare_slice)
+            call_after(self, delay_seconds, self._prepare_slice)
 
     def _prepare_slice(self) -> None:
         self._preparing = False
-        if not self.listing.searching:
+        if not self.listing.lacks_texts:
             self.listing.sort_ahead()
         else:
             self.listing.read_on()
-            if self.filter_text and not self.listing.searching:
+            if self.filter_text and not self.listing.lacks_texts:
                 self._show_found()
         self._prepare()
 
@@ -351,7 +351,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         if offset.y == 0:
             self._sort_at(offset.x)
             return
-        index = _at_line(self._heads, offset.y - 1 + self.scroll_offset.y)
+        index = _at_line(self._headings, offset.y - 1 + self.scroll_offset.y)
         if isinstance(index, int) and index < len(self.listing):
             self._move_cursor(index)
             if event.chain == 2:
@@ -386,7 +386,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._painter.forget()
+        self._painter.clear_cache()
 
     def draw_line(self, y: int) -> Strip:
         """One visible line: titles or a row."""
@@ -394,7 +394,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             return self._painter.titles(self.sorted_by, descending=self.descending)
         if not self.listing:
             return self._painter.notice(self._empty_notice(), y - 1)
-        index = _at_line(self._heads, y - 1 + self.scroll_offset.y)
+        index = _at_line(self._headings, y - 1 + self.scroll_offset.y)
         if isinstance(index, str):
             return self._painter.heading(index)
         if index >= len(self.listing):
@@ -405,7 +405,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         return self._painter.row(key, self.listing.rows[key], here=key == self._cursor, marked=marked, apart=apart)
 
     def _empty_notice(self) -> EmptyNotice:
-        if self.listing.searching and self.filter_text:
+        if self.listing.lacks_texts and self.filter_text:
             return EmptyNotice(f"Searching for “{self.filter_text}” …", glyph="◐", style="waits")
         if self.listing.rows and self.filter_text:
             return EmptyNotice(f"No {self.NOUN} matches “{self.filter_text}”.", "Esc clears the filter.")
@@ -418,8 +418,8 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         old = self._cursor_index
         self._cursor_before = key = self._cursor or self._cursor_before
         found = self.listing.index(key) if key is not None else None
-        rows, self._heads, offset = len(self.listing), _find_heads(self), self.scroll_offset.y
-        _scroll_over(self, Size(self.size.width, rows + len(self._heads) + 1))
+        rows, self._headings, offset = len(self.listing), _find_heads(self), self.scroll_offset.y
+        _scroll_over(self, Size(self.size.width, rows + len(self._headings) + 1))
         index = found if found is not None else min(old, rows - 1)
         if found is not None and offset > 0:
             self.scroll_to(y=max(0, offset + index - old), animate=False, immediate=True, force=True)
@@ -430,12 +430,12 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         index = max(0, min(index, rows - 1))
         key = self.listing.key_at(index) if rows else None
         before = self._cursor
-        old_y, y = _line_of(self._heads, self._cursor_index), _line_of(self._heads, index)
+        old_y, y = _line_of(self._headings, self._cursor_index), _line_of(self._headings, index)
         self._cursor_index, self._cursor = index, key
         height = max(1, self.size.height - 1)
         top, first = (
             self.scroll_offset.y,
-            y - isinstance(_at_line(self._heads, y - 1), str),
+            y - isinstance(_at_line(self._headings, y - 1), str),
         )  # with the heading above it
         if first < top:
             self.scroll_to(y=first, animate=False, immediate=True, force=True)
@@ -444,7 +444,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         for row in {old_y, y}:
             self.refresh(Region(0, row + 1 - self.scroll_offset.y, self.size.width, 1))
         if key != before:
-            self.moved()
+            self.on_cursor_moved()
             self.post_message(self.Highlighted(self, key))
             self._prepare(PAINTED_SECONDS, sort=True)
 
@@ -474,7 +474,7 @@ def _find_heads(table: ResourceTable[Any]) -> list[tuple[int, str]]:
     """(index, heading) of each row with which a new group begins; empty if rows are not grouped."""
     if not table.GROUPS or table.sorted_by:
         return []
-    ends = [0, *(bisect_left(table.shown, place, key=table.place_of) for place, _ in table.GROUPS)]
+    ends = [0, *(bisect_left(table.shown_keys, place, key=table.place_of) for place, _ in table.GROUPS)]
     found = [(at, title) for (at, end), (_, title) in zip(pairwise(ends), table.GROUPS, strict=False) if at < end]
     return found if found[1:] else []
 

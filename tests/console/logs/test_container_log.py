@@ -388,13 +388,13 @@ async def test_a_bar_is_seen_while_it_is_drawn_and_is_one_line_in_the_end(client
     async with gathered(stream.batches()) as batches:
         await eventually(lambda: sum(map(len, batches)) == 1)
         container.draw(f"{stamp(2)} ".encode() + b"\r 10%|# | 1/9\r 20%|# | 2/9 hf_AbCdEfGhIjk\r")
-        await eventually(lambda: stream.open)
-        assert stream.open == " 20%|# | 2/9 ‹secret›".encode()
+        await eventually(lambda: stream.open_line)
+        assert stream.open_line == " 20%|# | 2/9 ‹secret›".encode()
         container.draw(b"\r 30%|# | 3/9\r")
-        await eventually(lambda: stream.open == b" 30%|# | 3/9")
+        await eventually(lambda: stream.open_line == b" 30%|# | 3/9")
         container.end()
         await eventually(lambda: stream.state is StreamState.ENDED)
-        assert stream.open == b""
+        assert stream.open_line == b""
     assert [decode_line(raw) for batch in batches for _, raw in batch] == [b"one", b" 30%|# | 3/9"]
 
 
@@ -611,7 +611,7 @@ def test_of_a_progress_bar_its_last_picture_is_kept_and_seen_while_it_is_drawn()
     for step in range(2, 50):
         assert cutter.feed(bar(step) + b"\r" * step + bar(step)) == []
         assert cutter.open_line == bar(step)[1:]
-        assert len(cutter._rest) < 100
+        assert len(cutter._partial_line) < 100
     assert cutter.feed(b"\n") == [f"{stamp(0)} ".encode() + bar(49)[1:]]
     assert cutter.open_line == b""
 

@@ -18,7 +18,7 @@ class Counted(list[tuple[float, bytes]]):
 
 def run(rank: int, *moments: float) -> tuple[PreviousLog, Counted]:
     lines = Counted((moment, f"2026-11-21T12:00:00Z at {moment:g}".encode()) for moment in moments)
-    return PreviousLog(rank, 0, f"pod-{rank}", "main", lambda: lines, lines[0][0], cut=False), lines
+    return PreviousLog(rank, 0, f"pod-{rank}", "main", lambda: lines, lines[0][0], is_cut=False), lines
 
 
 def test_lines_of_all_ranks_are_merged_by_time_and_made_as_they_are_read() -> None:

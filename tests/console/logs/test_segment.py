@@ -89,12 +89,12 @@ def test_a_full_disk_holds_what_it_can_and_counts_what_it_cannot(
         assert part.read_texts(0, 99) == words(0, 20)
         patch.setattr(parts, "MAX_PENDING_BYTES", 400)
         part.append_lines(lines(20, 20))
-    assert 0 < part.lost < 30
+    assert 0 < part.lost_lines < 30
     part.write_pending()
     said = part.read_texts(0, 99)
     assert said[:10] == words(0, 10)
-    assert said.count(LOST_NOTE) == part.lost
-    assert said[10 + part.lost :] == words(10 + part.lost, 40)
+    assert said.count(LOST_NOTE) == part.lost_lines
+    assert said[10 + part.lost_lines :] == words(10 + part.lost_lines, 40)
     (tmp_path / "log").unlink()
     assert part.read_texts(0, 2) == [DELETED_NOTE] * 2
 
@@ -105,7 +105,7 @@ def test_without_a_file_the_newest_lines_stay(monkeypatch: pytest.MonkeyPatch) -
     part.append_lines(lines(0, 500))
     assert part.read_texts(495, 500) == words(495, 500)
     assert part.read_texts(0, 1) == [LOST_NOTE]
-    assert part.lost > 400
+    assert part.lost_lines > 400
 
 
 def test_times_never_go_back() -> None:

@@ -37,7 +37,7 @@ def test_what_is_kept_is_found_by_name_and_only_its_owner_reads_it(tmp_path: Pat
     shelf.close()
     assert texts(tmp_path) == [b"a", b"b"]
     (found,) = stored_jobs(tmp_path)
-    assert found.note == NOTE
+    assert found.metadata == NOTE
     assert [each.exit_code for each in found.read_failures()] == [137]
     assert [(part.rank, part.attempt, part.container, part.uid) for part in found.load_segments()] == [
         (1, 0, "main", "pod-uid")
@@ -50,7 +50,7 @@ def test_what_is_kept_is_found_by_name_and_only_its_owner_reads_it(tmp_path: Pat
 def test_a_second_console_keeps_a_copy_and_hands_in_what_the_first_missed(tmp_path: Path) -> None:
     first = JobLogStore.open(tmp_path, NOTE)
     second = JobLogStore.open(tmp_path, NOTE)
-    assert (first.private, second.private) == (False, True)
+    assert (first.is_private, second.is_private) == (False, True)
     put(first, "a", "b")
     put(second, "a", "b", "c")
     assert texts(tmp_path) == [b"a", b"b"]
@@ -127,7 +127,7 @@ def test_two_clusters_of_one_context_name_do_not_share_what_is_kept(tmp_path: Pa
 
     def found(context: str, server: str) -> str:
         shelf = find_stored_job(tmp_path, context, "default", "llama", server=server)
-        return shelf.note.uid if shelf else ""
+        return shelf.metadata.uid if shelf else ""
 
     assert (found("ctx", "https://one"), found("ctx", "https://two"), found("ctx", "https://three")) == (
         "uid-1", "uid-2", "",

@@ -83,7 +83,7 @@ def test_what_was_late_before_the_connection_was_quiet_stays_so() -> None:
 
 def test_kept_pods_that_hold_idle_gpus_are_an_alarm_after_a_while() -> None:
     ended = replace(
-        WELL, trained=True, ended_at=100.0, held=16, kept="failed: exit code 1; pods kept", failed="exit code 1"
+        WELL, trained=True, ended_at=100.0, held=16, kept="failed: exit code 1; pods kept", failure="exit code 1"
     )
     watched = watch()
     watched.evaluate(50, WELL)
@@ -99,7 +99,7 @@ def test_kept_pods_that_hold_idle_gpus_are_an_alarm_after_a_while() -> None:
 def test_a_job_that_had_ended_before_anybody_looked_fails_no_more() -> None:
     watched = AlarmWatch(("default", "job"), Thresholds(), 1_000.0)
     watched.evaluate(1_000, WELL)
-    ended = replace(WELL, trained=True, ended_at=500.0, kept="failed: exit code 1", failed="exit code 1")
+    ended = replace(WELL, trained=True, ended_at=500.0, kept="failed: exit code 1", failure="exit code 1")
     assert watched.evaluate(1_001, ended) == []
 
 
@@ -113,7 +113,7 @@ def test_a_run_that_has_made_all_its_steps_is_not_late_for_another_one() -> None
 
 
 def test_a_row_that_does_not_come_is_late_and_then_an_alarm() -> None:
-    rows = JobSample(running=True, step=4, steps=4, size=2**24, pace=0.02, rhythm=StepCadence(0.02))
+    rows = JobSample(running=True, step=4, steps=4, row_bytes=2**24, pace=0.02, rhythm=StepCadence(0.02))
     watched = watch(rows)
     watched.evaluate(31, rows)
     assert watched.late == "no row for 31 s after that of 16 MiB, the next one takes about 20 ms"
@@ -122,7 +122,7 @@ def test_a_row_that_does_not_come_is_late_and_then_an_alarm() -> None:
     assert alarm.words == "no row for 61 s after that of 16 MiB, the next one takes about 20 ms"
     watched.evaluate(62, replace(rows, step=5, steps=5))
     assert watched.active == ()
-    ended = replace(rows, step=None, steps=0, size=None, pace=None, rhythm=None)
+    ended = replace(rows, step=None, steps=0, row_bytes=None, pace=None, rhythm=None)
     assert watched.evaluate(200, ended) == [], "the next test of the job may take its time to start"
     assert watched.late == ""
 
@@ -186,7 +186,7 @@ def test_the_rank_that_an_x_ray_found_is_reported_with_the_stall() -> None:
     act = "X lists what can be done, such as to launch it again"
     saved = f"{act} from its last checkpoint"
     assert alarm.next_step(may_stop=True, look="Hang", act="X", has_checkpoint=True).startswith(saved)
-    assert alarm.next_step(look="Hang", stop="Stop", act="X") == f"{act}; Stop frees 16 GPUs"
+    assert alarm.next_step(look="Hang", stop_key="Stop", act="X") == f"{act}; Stop frees 16 GPUs"
     on_node = structs.replace(alarm, nodes=("node-9",), held=0)
     assert on_node.next_step(look="Hang", act="X") == act, "the node is where they wait, not always why"
 
@@ -320,7 +320,7 @@ def test_what_happened_is_reported_once() -> None:
 
 def test_nan_behind_and_faults_last() -> None:
     watched = watch()
-    bad = replace(WELL, nan="no loss printed at 118", behind=((3, 40), (5, 2)), gpus=("pod 0 GPU 1: Xid 79",))
+    bad = replace(WELL, nan="no loss printed at 118", behind=((3, 40), (5, 2)), gpu_faults=("pod 0 GPU 1: Xid 79",))
     watched.evaluate(0, bad)
     assert {each.kind: each.words for each in watched.active} == {
         AlarmKind.NAN: "no loss printed at 118",
@@ -384,7 +384,7 @@ def test_a_log_that_is_lost_for_a_moment_does_not_ring_for_the_same_hang_again()
 def test_what_ended_an_alarm_that_its_cause_did_not_end() -> None:
     watched = watch(WELL)
     watched.evaluate(80, WELL)
-    failed = replace(WELL, running=False, finished=True, failed="pod 1 Error", failed_at=85.0)
+    failed = replace(WELL, running=False, finished=True, failure="pod 1 Error", failed_at=85.0)
     watched.evaluate(90, failed)
     stall, over = watched.alarms
     assert (stall.ended_text, over.words, over.since) == ("until the job failed", "the job failed: pod 1 Error", 85.0)
@@ -454,9 +454,9 @@ def test_an_alarm_names_the_nodes_that_its_cause_is_on() -> None:
     watched.evaluate(90, replace(sick, blamed="inspected: Rank 9 is in the data loader", blamed_at=85.0))
     stall = next(each for each in watched.active if each.kind is AlarmKind.STALL)
     assert stall.nodes == ("b",)
-    (gpu,) = watched.evaluate(91, replace(sick, gpus=("pod 3 GPU 1: Xid 79",), faulty_nodes=("c",)))
+    (gpu,) = watched.evaluate(91, replace(sick, gpu_faults=("pod 3 GPU 1: Xid 79",), faulty_nodes=("c",)))
     assert (gpu.kind, gpu.nodes) == (AlarmKind.GPU, ("c",))
-    (failed,) = watched.evaluate(92, replace(sick, running=False, failed="pod 3 OOMKilled", failed_node="c"))
+    (failed,) = watched.evaluate(92, replace(sick, running=False, failure="pod 3 OOMKilled", failed_node="c"))
     assert (failed.kind, failed.nodes) == (AlarmKind.FAILED, ("c",))
 
 

@@ -41,7 +41,7 @@ class Log:
     def __init__(self, cluster: Cluster, pod: Pod) -> None:
         self._cluster, self._pod = cluster, pod
         self.complete_until = inf
-        self.open, self.is_lagging = b"", pod.name in cluster.flooded
+        self.open_line, self.is_lagging = b"", pod.name in cluster.flooded
 
     async def batches(self) -> AsyncGenerator[list[tuple[float, bytes]], None]:
         cluster, name = self._cluster, self._pod.name
@@ -51,7 +51,7 @@ class Log:
         try:
             if lines := cluster.lines.get(name):
                 yield [(cluster.began + at / 1000, line.encode()) for at, line in enumerate(lines)]
-            for self.open in cluster.bars:
+            for self.open_line in cluster.bars:
                 yield []
             await asyncio.Event().wait()
         finally:
@@ -82,7 +82,7 @@ class Cluster:
     def alarm_monitor(self, **thresholds: Any) -> AlarmService:
         gpus = SimpleNamespace(exporter_of=lambda *_: self.exporter, read_once=self.read_gpus)
         limits = structs.replace(Thresholds(), **thresholds)
-        reader = SimpleNamespace(progress_of=lambda _: None, beginnings=NanOnsetFinder(self.read_tail))
+        reader = SimpleNamespace(progress_of=lambda _: None, nan_finder=NanOnsetFinder(self.read_tail))
         measures = SimpleNamespace(pass_line=250.0, light={}, progress_reader=reader)
         sources = MonitorSources(
             cast("Any", self), lambda: cast("Any", measures), cast("Any", lambda: gpus),
@@ -127,11 +127,11 @@ async def test_the_first_and_the_last_rank_then_the_one_that_tells() -> None:
     await rounds(patrol)
     assert cluster.open == [pod("a", 1)]
     (job,) = patrol.jobs.values()
-    assert job.watch.quiet == "pod 1 has not"
+    assert job.watch.silence_subject == "pod 1 has not"
     job.watch.line_at -= 2 * REPORTER_QUIET_SECONDS
     await rounds(patrol)
     assert sorted(cluster.open) == [pod("a", 0), pod("a", 1)], "another program may print on the other pod"
-    assert job.watch.quiet == "neither pod 0 nor pod 1 has"
+    assert job.watch.silence_subject == "neither pod 0 nor pod 1 has"
     await patrol.close()
     assert cluster.open == []
 
@@ -320,7 +320,7 @@ async def stalled(cluster: Cluster, look: Any, **thresholds: Any) -> AlarmServic
     """A monitor of a job that has made no step for a day."""
     cluster.lines[pod("a", 1)] = EIGHT_STEPS
     patrol = cluster.alarm_monitor(**thresholds)
-    patrol._patrol_sources = replace(patrol._patrol_sources, inspect=look)
+    patrol._background_sources = replace(patrol._background_sources, inspect=look)
     await rounds(patrol)
     (job,) = patrol.jobs.values()
     turn_back(job)
@@ -330,7 +330,7 @@ async def stalled(cluster: Cluster, look: Any, **thresholds: Any) -> AlarmServic
 
 def turn_back(job: JobMonitor, *more: str) -> None:
     """What it has read of a job was read a day ago."""
-    for name in ("_begun", "_listens", "step_at", "line_at", *more):
+    for name in ("_begun", "_reading_since", "step_at", "line_at", *more):
         setattr(job.watch, name, getattr(job.watch, name) - 86_400)
 
 
@@ -390,7 +390,7 @@ async def test_a_job_that_is_late_is_inspected_before_that_is_an_alarm_and_once_
     assert job.watch.late.startswith("no step for ")
     await rounds(patrol)
     assert len(asked) == 1, "one look for each time that it is late"
-    for name in ("_begun", "_listens", "step_at", "line_at"):
+    for name in ("_begun", "_reading_since", "step_at", "line_at"):
         setattr(job.watch, name, getattr(job.watch, name) - 2 * 86_400)
     await rounds(patrol)
     assert [each.kind for each in patrol.latest_alarms] == [AlarmKind.STALL]
@@ -428,8 +428,8 @@ async def test_of_a_job_whose_steps_become_slower_nccl_is_asked_once(inspect: bo
     async def store_slowdown(_: str, slowdown: Slowdown | None) -> None:
         kept.append(slowdown)
 
-    patrol._patrol_sources = replace(
-        patrol._patrol_sources, find_late_rank=find_late_rank, store_slowdown=store_slowdown
+    patrol._background_sources = replace(
+        patrol._background_sources, find_late_rank=find_late_rank, store_slowdown=store_slowdown
     )
     await rounds(patrol)
     (job,) = patrol.jobs.values()
@@ -450,7 +450,7 @@ async def test_of_a_job_whose_steps_become_slower_nccl_is_asked_once(inspect: bo
 def test_alarms_of_another_namespace_are_not_those_of_the_one_that_is_watched() -> None:
     found = [Alarm(AlarmKind.STALL, "no step for 2 min", 1000.0, space, "train") for space in ("default", "team-b")]
     service = AlarmService(MonitorSources(*[cast("Any", None)] * 3), Thresholds())
-    service.namespace, service._past = "default", found
+    service.namespace, service._past_alarms = "default", found
     assert service.latest_alarms == found[:1]
     assert service.history_of("team-b", "train") == (found[1],)
 

@@ -26,9 +26,9 @@ def alarm(kind: AlarmKind, *nodes: str) -> Alarm:
     ("alarms", "seen", "found"),
     [
         ([], STOPPED, Blame(("node-3",))),
-        ([], DATA, Blame(innocent=("node-3",))),
-        ([alarm(AlarmKind.STALL)], DATA, Blame(innocent=("node-3",))),
-        ([alarm(AlarmKind.STALL, "node-3"), alarm(AlarmKind.BEHIND, "node-3")], DATA, Blame(innocent=("node-3",))),
+        ([], DATA, Blame(cleared_nodes=("node-3",))),
+        ([alarm(AlarmKind.STALL)], DATA, Blame(cleared_nodes=("node-3",))),
+        ([alarm(AlarmKind.STALL, "node-3"), alarm(AlarmKind.BEHIND, "node-3")], DATA, Blame(cleared_nodes=("node-3",))),
         ([alarm(AlarmKind.STALL, "node-3")], None, Blame(("node-3",))),
         ([alarm(AlarmKind.GPU, "node-1"), alarm(AlarmKind.STALL)], DATA, Blame(("node-1",))),
         ([alarm(AlarmKind.FAILED, "node-2")], STOPPED, Blame(("node-2",))),

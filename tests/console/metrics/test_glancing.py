@@ -86,7 +86,7 @@ async def test_nothing_is_kept_of_jobs_that_are_gone(session: FakeSession) -> No
     session.printed["default", "llama-workload-0-0-x7k0"] = _lines(1, 700, nan_from=20)
 
     def kept() -> list[str]:
-        return [name for holder in (reader, reader.beginnings) for name, each in vars(holder).items()
+        return [name for holder in (reader, reader.nan_finder) for name, each in vars(holder).items()
                 if isinstance(each, (dict, set)) and uid in each]  # fmt: skip
 
     assert await reader.update([key])
@@ -209,7 +209,7 @@ async def test_all_say_the_same_of_a_loss_that_was_lost_before_what_was_read(ses
     track.add_checkpoint(240, 1400.0)
     track.earlier = track.position()
     look = sample_job(None, session.fleet, measures, {}, (), 0.0)
-    assert (look.nan, look.nan_at, look.saved) == (f"loss is {words}", 0.0, "")
+    assert (look.nan, look.nan_at, look.saved_words) == (f"loss is {words}", 0.0, "")
     alarms = AlarmWatch(key, Thresholds(), 5000.0)
     (alarm,) = alarms.evaluate(5000.0, structs.replace(look, running=True, finished=False, stopped=False))
     assert (alarm.words, alarm.since) == (f"loss is {words}", 5000.0)

@@ -24,8 +24,8 @@ GLANCE = JobProgress(step=9, total=97, loss=11.1, rhythm=StepCadence(2.8, 2.8), 
 
 def test_a_job_of_which_nothing_is_wrong_is_well() -> None:
     health = job_health(JOB, FLEET, job_progress=GLANCE)
-    assert (health.state, health.level, health.words) == ("running", HealthLevel.WELL, "")
-    assert job_health(DONE, FLEET).level is HealthLevel.WELL
+    assert (health.state, health.level, health.words) == ("running", HealthLevel.GOOD, "")
+    assert job_health(DONE, FLEET).level is HealthLevel.GOOD
 
 
 def test_a_job_whose_pods_are_starting_is_starting_whatever_its_jobset_counts() -> None:
@@ -48,7 +48,7 @@ def test_a_loss_that_is_no_number_is_divergence_while_it_runs_and_after(job: obj
 @pytest.mark.parametrize("kind", [AlarmKind.SPIKE, AlarmKind.BUSBW, AlarmKind.GPU, AlarmKind.RESTART, AlarmKind.BEHIND])
 def test_no_job_with_an_alarm_is_well(kind: AlarmKind) -> None:
     assert job_health(JOB, FLEET, alarms=(replace(NAN, kind=kind),)).level is HealthLevel.BAD
-    assert job_health(JOB, FLEET, alarms=(replace(NAN, kind=kind, over=6.0),)).level is HealthLevel.WELL
+    assert job_health(JOB, FLEET, alarms=(replace(NAN, kind=kind, over=6.0),)).level is HealthLevel.GOOD
 
 
 def test_a_stall_is_over_with_the_job_a_divergence_is_not() -> None:
@@ -61,12 +61,12 @@ def test_late_by_those_who_hear_its_steps_else_by_the_times_in_its_log() -> None
     late = structs.replace(GLANCE, at=1_040.0)
     assert job_health(JOB, FLEET, late_message="no step for 34 s", is_followed=True).level is HealthLevel.LATE
     assert job_health(JOB, FLEET, job_progress=late).words == "no step for 40 s after step 9, usually one takes 2.8 s"
-    assert job_health(JOB, FLEET, job_progress=late, is_followed=True).level is HealthLevel.WELL, (
+    assert job_health(JOB, FLEET, job_progress=late, is_followed=True).level is HealthLevel.GOOD, (
         "the clock of its node may be wrong"
     )
     long = job_health(JOB, FLEET, job_progress=structs.replace(GLANCE, at=1_071.0))
     assert (long.state, long.level) == ("stalled", HealthLevel.BAD)
-    assert job_health(DONE, FLEET, job_progress=late).level is HealthLevel.WELL
+    assert job_health(DONE, FLEET, job_progress=late).level is HealthLevel.GOOD
 
 
 def test_slower_steps_are_reported_a_job_that_runs() -> None:
@@ -75,7 +75,7 @@ def test_slower_steps_are_reported_a_job_that_runs() -> None:
         health = job_health(JOB, FLEET, job_progress=slower, is_followed=followed)
         assert (health.state, health.level, health.words) == ("running", HealthLevel.LATE, slower.slower)
     assert job_health(JOB, FLEET, job_progress=slower, alarms=(NAN,)).state == "diverged"
-    assert job_health(DONE, FLEET, job_progress=slower).level is HealthLevel.WELL
+    assert job_health(DONE, FLEET, job_progress=slower).level is HealthLevel.GOOD
 
 
 def test_what_waits_is_not_well_and_says_why() -> None:

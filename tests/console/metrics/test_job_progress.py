@@ -97,7 +97,7 @@ def test_the_next_row_of_a_test_is_late_by_how_long_the_last_one_took() -> None:
     assert seen(1_021.0).late == "no row for 21 s after that of 2 MiB, the next one takes about 0.1 ms"
     assert seen(1_061.0).stalled
     look = sample_job(None, fleet_of(), measures, {}, (), 250.0)
-    assert (look.step, look.steps, look.size, look.step_at) == (2, 2, 2**21, 1_000.0)
+    assert (look.step, look.steps, look.row_bytes, look.step_at) == (2, 2, 2**21, 1_000.0)
     measures.tests = (MeasuredTest(structs.replace(quick, finished=True), at=1_000.0),)
     assert sample_job(None, fleet_of(), measures, {}, (), 250.0).step is None
     assert seen(9_000.0).late == ""

@@ -56,7 +56,7 @@ class Command:
     async def look(self, job: JobSet, fleet: Fleet, pass_line: float = 250.0) -> JobProgress:
         learned = LogResultCache(self.place)
         service = SimpleNamespace(
-            test_history=SimpleNamespace(tests=(), stored={}, store=AsyncMock()),
+            test_history=SimpleNamespace(tests=(), stored_rows={}, store=AsyncMock()),
             pass_line=pass_line, find_followed=lambda _: None,
             earlier_phases=AsyncMock(return_value={}), earlier_speeds=AsyncMock(return_value=()),
         )  # fmt: skip

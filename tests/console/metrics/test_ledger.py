@@ -144,7 +144,7 @@ class Script:
         reader = LogReader(measures, 1)
         reader.feed_lines([PodLine(0, time, text, 0, "train-0", "main") for time, text in self.lines[first:last]])
         reader.close()
-        return list_seen([run.seen for run in measures.tracks], 0.0 if last else self.now)
+        return list_seen([run.time_recorder for run in measures.tracks], 0.0 if last else self.now)
 
     def end_training(self) -> None:
         self.lines = [(time, text.replace("/  100000", f"/{self.step:8}")) for time, text in self.lines]
@@ -326,7 +326,7 @@ def test_no_box_is_negative_whatever_the_clocks_say(seed: int) -> None:
         began, over = chance.uniform(0, 150), chance.choice([0.0, 130.0])
         alarm = Alarm(AlarmKind.STALL, "no step", 120.0, began=began, over=over)
         admitted, ready = (chance.choice([0.0, chance.uniform(0, 200)]) for _ in range(2))
-        run = RunMoments(16, chance.uniform(1, 90), admitted, chance.uniform(0, 250), wasted=odd)
+        run = RunMoments(16, chance.uniform(1, 90), admitted, chance.uniform(0, 250), is_wasted=odd)
         seen = RecordedSpans(run.created_at, ready, (), 0, tuple(merge_spans([], spans)))
         found = compute_ledger(run, seen, [alarm][: chance.randint(0, 1)])
         assert min(found.boxes.values()) >= 0

@@ -108,10 +108,10 @@ async def test_of_a_loop_of_tests_the_newest_are_in_memory_beside_those_of_other
         await mine.load()
         await mine.store(loop[: at + 1])
     assert [(each.job, each.index) for each in mine.tests] == [("loop", 3), ("loop", 2), ("other", 0)]
-    assert mine.place.read_bytes().count(b"\n") == 5, "each once, also those that are not in memory any more"
+    assert mine.file_path.read_bytes().count(b"\n") == 5, "each once, also those that are not in memory any more"
     assert await other.load() == mine.tests
-    lines = mine.place.read_bytes().splitlines(keepends=True)
-    atomic_write(mine.place, lines[0] + lines[-1])  # as whoever finds it too large
+    lines = mine.file_path.read_bytes().splitlines(keepends=True)
+    atomic_write(mine.file_path, lines[0] + lines[-1])  # as whoever finds it too large
     await other.store([replace(loop[3], index=4, at=4.0)])
     assert [each.index for each in await mine.load()] == [4, 3, 0]
 

@@ -84,7 +84,7 @@ def test_a_phase_counts_once_it_has_ended_well(lines: tuple[tuple[float, str], .
     recorder = StartRecorder()
     for time, text in lines:
         recorder.feed(time, text, STARTED)
-    assert recorder.took == took
+    assert recorder.phase_seconds == took
     older = {name.replace("stage", "step"): seconds for name, seconds in took.items()}
     assert longest_phases([older, {}]) == took, "records of before have the older word"
 
@@ -136,7 +136,7 @@ def test_the_state_of_a_job_that_is_late_before_its_first_step(quiet: float, sta
     assert (alarm.words, alarm.began) == (f"{words} (by its log)", 80.0) if alarm else state == "late"
     for fresh in (replace(start, longest=0.0), replace(start, since=1400.0)):
         well = replace_line(line, job_progress=JobProgress(start=fresh, at=1460.0))
-        assert (well.health.state, well.health.level) == ("running", HealthLevel.WELL)
+        assert (well.health.state, well.health.level) == ("running", HealthLevel.GOOD)
         assert plain_text(reason_cell(well)) == fresh.words(1460.0)
 
 

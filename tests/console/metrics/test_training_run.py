@@ -414,6 +414,6 @@ def test_a_checkpoint_after_the_loss_was_lost_is_none_to_go_back_to() -> None:
     measures = JobMeasures(("default", "train"))
     measures.tracks = (made,)
     made.add_checkpoint(97, 2000.0)
-    assert sample_job(None, fleet_of(), measures, {}, (), 0.0).saved == ""
+    assert sample_job(None, fleet_of(), measures, {}, (), 0.0).saved_words == ""
     made.checkpoints.insert(0, RunEvent(RunEventKind.CHECKPOINT, 10.0, 1070.0, "saved at 10"))
-    assert sample_job(None, fleet_of(), measures, {}, (), 0.0).saved == "step 10"
+    assert sample_job(None, fleet_of(), measures, {}, (), 0.0).saved_words == "step 10"

@@ -65,7 +65,7 @@ async def test_no_answer_in_time_and_a_service_that_is_away() -> None:
     async with ground() as here:
         here.world.faults.append(Fault("GetCluster", grpc.StatusCode.OK, delay=3.0))
         cluster, values = CheckedCluster(here.session.watch, here.session.google), here.session.launch.catalogue.values
-        (late,) = await Preflight(cluster, values, limit=0.2).run_all(here.wish(), ("P03",))
+        (late,) = await Preflight(cluster, values, limit_seconds=0.2).run_all(here.wish(), ("P03",))
         assert late.result is Result.COULD_NOT
         assert "within" in late.reason
         assert late.looks[-1].outcome == "no answer in time"

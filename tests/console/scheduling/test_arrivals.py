@@ -67,8 +67,8 @@ def test_kinds_come_as_often_as_they_did_and_more_at_their_hours() -> None:
     fleet = scene(("a", 8), waiting=(("b", 4),))
     seen = seen_daily(fleet, 10, (9, 10, 11))
     (kind,) = expected_arrivals(fleet, seen, "s", PastTimes(fleet, PAST)).kinds
-    assert DAY / 3.2 < kind.seconds < DAY / 2.8
-    assert (kind.time.median, kind.like.pod_sets[0].requests) == (1000.0, {GPU: 16})
+    assert DAY / 3.2 < kind.interval_seconds < DAY / 2.8
+    assert (kind.time.median, kind.sample.pod_sets[0].requests) == (1000.0, {GPU: 16})
     by_hour = expected_arrivals(fleet, seen, "s", PastTimes(fleet, PAST)).by_hour
     assert by_hour[10] > 4
     assert by_hour[22] == 0.0

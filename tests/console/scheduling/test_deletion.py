@@ -126,7 +126,7 @@ async def test_lines_on_the_card_are_of_the_pod_that_was_deleted_not_of_the_one_
     logs = LogService(cluster, gone, tmp_path)
 
     async def event(*parts: LogSegment) -> list[str]:
-        logs._shared["default", "train"] = cast("JobLog", SimpleNamespace(parts=parts))
+        logs._open_logs["default", "train"] = cast("JobLog", SimpleNamespace(parts=parts))
         found = present(await logs.first_failure("default", "train"))
         return found.text_lines()
 

@@ -33,7 +33,7 @@ def start_of(fleet: Fleet, name: str, **left: float) -> tuple[float, str, bool, 
     starts = expected_starts(fleet, {uid(fleet, each): seconds for each, seconds in left.items()})
     workload = present(fleet.workload_of(fleet.jobsets["default", name]))
     found = starts[workload.key]
-    return found.at and round(found.at - fleet.at, 3), found.after, found.latest, found.unknown
+    return found.at and round(found.at - fleet.at, 3), found.after_job, found.latest, found.unknown
 
 
 def bounds_of(fleet: Fleet, name: str, **left: float) -> tuple[float, tuple[str, ...]]:

@@ -66,7 +66,7 @@ def test_when_one_starts_whose_nodes_two_flavors_share(
     left = {fleet.jobsets["default", name].uid: float(seconds) for name, seconds in (("a", 1000), ("c", 100))}
     waiting = present(fleet.workload_of(fleet.jobsets["default", "b"]))
     start = expected_starts(fleet, left)[waiting.key]
-    assert (round(start.at - fleet.at) if start.at else 0, start.after, start.unknown) == (at, after, unknown)
+    assert (round(start.at - fleet.at) if start.at else 0, start.after_job, start.unknown) == (at, after, unknown)
     assert start.checks == checks
 
 

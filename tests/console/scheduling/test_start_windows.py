@@ -196,7 +196,7 @@ def test_each_queue_has_a_fair_share_of_what_is_forecast(waiting: tuple[int, ...
     starts = expected_starts(fleet, {f"uid-q{number}-runs": 600.0 for number in range(4)})
     for number, many in enumerate(waiting):
         if many:
-            assert starts[key(fleet, f"q{number}-w0")].after == f"q{number}-runs", "its head is forecast"
+            assert starts[key(fleet, f"q{number}-w0")].after_job == f"q{number}-runs", "its head is forecast"
         if many > tried[number]:
             words = f"only the first {tried[number]} that wait in queue q{number} are forecast"
             assert starts[key(fleet, f"q{number}-w{many - 1}")].unknown == words

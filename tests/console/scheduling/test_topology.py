@@ -26,7 +26,7 @@ def pod(name: str, on: str, gpus: int = 8, **given_: object) -> Pod:
 def test_pips_name_the_jobset_that_holds_them_and_its_owner() -> None:
     train = JobSet("default", "train", "u1", owner="mira")
     made = host(node(1), fleet_of(node(1), train, pod("a", "n0001", 2), pod("b", "n0001", 1, jobset="", jobset_uid="")))
-    held = [pip for pip in made.pips if pip.state is GpuState.HELD]
+    held = [pip for pip in made.gpus if pip.state is GpuState.HELD]
     assert [(pip.holder.kind, pip.holder.name, pip.holder.owner) for pip in held if pip.holder] == [
         ("Pod", "b", ""), ("JobSet", "train", "mira"), ("JobSet", "train", "mira"),
     ]  # fmt: skip
@@ -129,7 +129,7 @@ def test_faults_and_maintenance_are_named_by_node() -> None:
 
 def test_nodes_without_a_pool_go_by_machine_type() -> None:
     found = build_pools(fleet_of(Node("a"), Node("b", machine_type="m1"), Node("c", machine_type="m1"), node(1)))
-    assert [(pool.name, pool.labelled, pool.nodes_total) for pool in found] == [
+    assert [(pool.name, pool.is_labelled, pool.nodes_total) for pool in found] == [
         ("a4", True, 1), ("m1", False, 2), (NO_POOL, False, 1),
     ]  # fmt: skip
 
@@ -164,7 +164,7 @@ def test_pips_always_add_up(machines: list[tuple[int, int, int, bool, str]], bus
         assert sum(sub.free for sub in pool.floor.subblocks) == pool.floor.free
         assert sum(gpus for _, gpus in pool.floor.holders) == pool.floor.used
         largest = pool.floor.largest
-        assert largest.in_subblock <= largest.in_block <= largest.in_all <= pool.floor.free
+        assert largest.in_subblock <= largest.in_block <= largest.total <= pool.floor.free
     names = {each.name for each in nodes}
     assert sum(pool.floor.used for pool in found) == sum(each.holds_gpus for each in pods if each.node in names)
 

@@ -100,7 +100,7 @@ def test_quota_is_explained_with_and_without_kueues_words(conditions: tuple[Cond
 def test_a_job_whose_end_frees_too_little_of_that_quota_is_not_named_as_freeing_it() -> None:
     mine = workload("three", 4)
     fleet = fleet_of(DOOR, queue(64, 48), holding("two", 4), holding("half", 1), mine)
-    starts = {name: ExpectedStart(at=9.0, after=name) for name in ("two", "half", "elsewhere")}
+    starts = {name: ExpectedStart(at=9.0, after_job=name) for name in ("two", "half", "elsewhere")}
     found = {name: why_workload(mine, fleet, start) for name, start in starts.items()}
     assert {name: (why.sentence.rpartition("; ")[2], why.brief) for name, why in found.items()} == {
         "two": ("quota free when two ends", "16 GPUs short · two"),

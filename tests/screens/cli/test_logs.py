@@ -258,7 +258,7 @@ async def followed_by_consensus(
 
     monkeypatch.setattr("sys.stdout", SimpleNamespace(write=write, flush=lambda: None))
     log = SimpleNamespace(
-        kept=SimpleNamespace(trouble="Not saved to disk: no space left on device; following continues"),
+        folder=SimpleNamespace(problem="Not saved to disk: no space left on device; following continues"),
         gaps=(),
         iter_lines=lambda _: lines(),
         ranks=2,

@@ -122,7 +122,7 @@ def test_what_a_parser_takes_is_what_the_class_of_its_options_has() -> None:
     typed: dict[type[Options], set[str]] = {}
     for name in sorted(COMMAND_HELP.keys() - {"view", "tour", "practice", "proxy"}):
         command, parser = command_of(name), argparse.ArgumentParser(argument_default=argparse.SUPPRESS, add_help=False)
-        command.add(parser)
+        command.configure_parser(parser)
         defaults = {name: each.default for name, each in command.options.fields.items()}
         for action in parser._actions:
             assert action.dest in defaults, (name, action.dest)

@@ -64,7 +64,7 @@ async def test_a_job_that_makes_no_steps_is_listed_with_what_a_console_found() -
     assert lines == ["a4 logs one shows how it ended."], "a4 why does not name itself"
     moved = replace(line, job_progress=structs.replace(progress, stepped=1_310.0, at=1_400.0))
     moved = with_diagnoses(session, moved)  # type: ignore[arg-type]
-    assert moved.verdict == "", "it has made steps since"
+    assert moved.hang_verdict == "", "it has made steps since"
     assert list(_next_steps(session, "one", None, moved, AlarmReport())) == [  # type: ignore[arg-type]
         "a4 hang one shows which rank the others wait for."
     ]
@@ -98,7 +98,7 @@ async def test_a_rank_that_only_launches_later_is_reported_and_is_no_trouble() -
     await session.diagnoses.record(Diagnosis(running.uid, DiagnosisKind.LATE, now - 60, words, advice=advice))
     fleet = replace(fleet_of(running, scene.rank(running, 0, "n1")), at=now)
     line = with_diagnoses(session, JobLine(running, fleet, JobProgress(step=9, stepped=now)))  # type: ignore[arg-type]
-    assert (line.health.level, line.has_trouble) == (HealthLevel.WELL, False), "whether the others wait is not known"
+    assert (line.health.level, line.has_trouble) == (HealthLevel.GOOD, False), "whether the others wait is not known"
     said = "".join(run.text for run in explanation(line, is_gone=False))
     assert said == f"{line.health.verdict}. M in the Hang tab measures whether they wait. "
     slower = replace(line, job_progress=JobProgress(step=9, stepped=now, slower="step time up from 2 s to 3 s"))
@@ -173,7 +173,7 @@ def test_rows_have_the_keys_that_programs_know(name: str, fleet: Fleet) -> None:
 @pytest.mark.parametrize("name", LISTS)
 def test_rows_become_json_and_a_table(name: str, fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     layout = layout_of(name)
-    rows = list(layout.of(fleet, None, str))
+    rows = list(layout.make_rows(fleet, None, str))
     assert len(json.loads(msgspec.json.encode(layout.rows(fleet)))) == len(rows)
     print_rows(layout, rows, name)
     lines = capsys.readouterr().out.splitlines()
@@ -205,7 +205,7 @@ def test_only_what_is_in_a_queue_has_a_place_and_a_wait(fleet: Fleet, capsys: py
     layout, shown = layout_of("workloads"), replace(fleet, workloads=workloads)
     found = {row["job"]: (row["position"], row["queued_since"], row["state"]) for row in layout.rows(shown)}
     assert found == {"one": (None, None, "admitted"), "two": (1, began + 3600, "pending")}
-    print_rows(layout, list(layout.of(shown, None, str)), "workloads")
+    print_rows(layout, list(layout.make_rows(shown, None, str)), "workloads")
     titles, two, one = capsys.readouterr().out.splitlines()
     assert two[titles.index("SINCE") :].startswith("2h00m")
     assert one[titles.index("SINCE") :].split() == ["running"], "when it got its quota is not said"
@@ -225,7 +225,7 @@ def test_no_rows_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
 def test_jobs_read_all_that_the_reasons_of_workloads_stand_on() -> None:
     """A reason made from fewer kinds would differ from the one in the other list."""
     jobs, workloads = layout_of("jobs"), layout_of("workloads")
-    assert {workloads.kind, *workloads.uses} - {"topologies"} <= {jobs.kind, *jobs.uses}
+    assert {workloads.main_kind, *workloads.uses} - {"topologies"} <= {jobs.main_kind, *jobs.uses}
 
 
 async def test_a_wait_for_the_end_says_why_it_waits(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,7 +260,7 @@ async def test_a_wait_for_the_end_tells_each_alarm_once(fleet: Fleet, capsys: py
             said += capsys.readouterr().err
     watch.alarms.append(Alarm(AlarmKind.GPU, "Xid 79", time.time(), *runs.key))
     watched.measures = JobMeasures(runs.key)
-    watched.complete = True
+    watched.is_complete = True
     done = structs.replace(runs, conditions=(Condition("Completed", "True", since=time.time()),))
     session.show(jobsets={runs.key: done})
     assert await end == 5
@@ -296,7 +296,7 @@ def test_sentences_come_last_and_whole(capsys: pytest.CaptureFixture[str]) -> No
     long = "Kubelet stopped posting node status for longer than anybody waits, and nobody knows why or since when"
 
     layout = layout_of("nodes")
-    print_rows(layout, list(layout.of(fleet_of(Node("n1", gpus=8, not_ready_reason=long)), None, str)), "nodes")
+    print_rows(layout, list(layout.make_rows(fleet_of(Node("n1", gpus=8, not_ready_reason=long)), None, str)), "nodes")
     titles, row = capsys.readouterr().out.splitlines()
     assert titles.split()[-1] == "STATE"
     assert row.endswith(long)
@@ -338,7 +338,7 @@ def test_lists_say_of_the_pods_that_they_ask_for_what_they_would_of_all() -> Non
     for name in SELECTORS_OF_LIST.keys() - {"jobs"}:
         layout = layout_of(name)
         for few in (fleet, *([holding] if name in {"nodes", "pools"} else ())):
-            shown = [text_table(layout.columns, layout.of(each, None, str)) for each in (few, every)]
+            shown = [text_table(layout.columns, layout.make_rows(each, None, str)) for each in (few, every)]
             assert shown[0] == shown[1]
     fleet = queue_scene()
     fleet = replace(fleet, jobsets={key: job for key, job in fleet.jobsets.items() if job.name in {"llama", "sweep"}})
@@ -346,7 +346,7 @@ def test_lists_say_of_the_pods_that_they_ask_for_what_they_would_of_all() -> Non
     more = replace(fleet, pods={**fleet.pods, ("default", "stranger"): stranger})
     of_node = Event("default", "sweep-0.1", kind="Node", object_name="sweep-0", object_uid="sweep-0", reason="Rebooted")
     told = replace(fleet, events={**fleet.events, ("default", "sweep-0.1"): replace(of_node, last=fleet.at)})
-    shown = [text_table(JOBS.columns, JOBS.of(each, None, str)) for each in (fleet, more, told)]
+    shown = [text_table(JOBS.columns, JOBS.make_rows(each, None, str)) for each in (fleet, more, told)]
     assert shown[0] == shown[1] == shown[2]
     assert SELECTORS_OF_LIST["jobs"]["events"] == {"fieldSelector": "involvedObject.kind!=Node"}
 

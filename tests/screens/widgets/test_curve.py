@@ -101,7 +101,7 @@ def test_size_words(amount: float, text: str) -> None:
 @pytest.mark.parametrize("lines", [2, 3, 5, 8, 14, 30])
 @pytest.mark.parametrize(("low", "high"), [(2.1, 5.6), (3.9, 11.2), (0.999, 1.001), (77.0, 77.0), (0.0, 1e-9)])
 def test_an_axis_has_two_values_at_least_each_in_a_line_of_its_own(low: float, high: float, lines: int) -> None:
-    frame = PlotFrame(PlotBox(0, 0, 60, lines + 1), low, high, below=0)
+    frame = PlotFrame(PlotBox(0, 0, 60, lines + 1), low, high, lines_below=0)
     rows = [row // DOTS_HIGH for tick in frame.ticks if (row := frame.row(tick)) is not None]
     assert len(rows) == len(set(rows)) >= 2
     slack = 1e-9 * max(1.0, high)
@@ -118,7 +118,7 @@ def test_ticks_are_round_and_reach_the_top() -> None:
     ("sight", "labels"), [((1.0, 2.0), "1 2"), ((0.0, 10.0), "0 3 6 9"), ((0.0, 1000.0), "0 250 500 750 1,000")]
 )
 def test_the_axis_of_steps_has_whole_ones(sight: tuple[float, float], labels: str) -> None:
-    frame = PlotFrame(PlotBox(0, 0, 64, 10), 0.0, 1.0, below=2)
+    frame = PlotFrame(PlotBox(0, 0, 64, 10), 0.0, 1.0, lines_below=2)
     assert " ".join(label for _, label in _axis_labels(frame, AxisRange(*sight), View())) == labels
 
 

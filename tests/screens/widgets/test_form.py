@@ -57,7 +57,7 @@ async def form_of(*fields: Field, width: int = 110) -> AsyncIterator[tuple[Form,
     app = Host()
     async with app.run_test(size=(width, 30)) as pilot:
         form = app.query_one(Form)
-        form.offer({"localqueues": QUEUES})
+        form.set_choices({"localqueues": QUEUES})
         form.show(FormModel(fields or FIELDS))
         form.set_advanced(True)
         await pilot.pause()
@@ -123,9 +123,9 @@ async def test_enter_drops_down_what_the_cluster_has() -> None:
         form.go("queue")
         await press(pilot, "enter", then=lambda: "24 of 64 GPUs free" in screen_text(app))
         await press(pilot, "down", "enter", then=lambda: form.texts["queue"] == "research")
-        assert form.here == "keepAlive", "a choice that is made goes on"
+        assert form.cursor_path == "keepAlive", "a choice that is made goes on"
         await press(pilot, "up", "enter", "escape", then=lambda: form.texts["queue"] == "research")
-        assert form.here == "queue", "Esc closes the list only"
+        assert form.cursor_path == "queue", "Esc closes the list only"
 
 
 async def test_typing_narrows_the_choices() -> None:
@@ -138,10 +138,10 @@ async def test_typing_narrows_the_choices() -> None:
 async def test_nothing_to_choose_from_says_why() -> None:
     claims = Field("claim", "Claim", "One.", FieldKind.TEXT, "", choices_from="pvcs", group="Storage")
     async with form_of(claims) as (form, pilot, app):
-        form.offer({"pvcs": FieldChoices("pvcs", state=ChoicesState.NOT_ALLOWED, why="You may not list claims.")})
+        form.set_choices({"pvcs": FieldChoices("pvcs", state=ChoicesState.NOT_ALLOWED, why="You may not list claims.")})
         form.go("claim")
         await press(pilot, "enter", then=lambda: "You may not list claims." in screen_text(app))
-        form.offer({"pvcs": FieldChoices("pvcs", why="There are no claims.")})
+        form.set_choices({"pvcs": FieldChoices("pvcs", why="There are no claims.")})
         await press(pilot, "escape", "enter", then=lambda: "There are no claims." in screen_text(app))
 
 
@@ -170,7 +170,7 @@ async def test_an_empty_entry_is_left_by_enter() -> None:
     async with form_of() as (form, pilot, _):
         form.go("env")
         await press(pilot, "enter", "enter", then=lambda: form.texts["env"] == "A=1")
-        assert form.here == "hub.token"
+        assert form.cursor_path == "hub.token"
 
 
 async def test_several_pasted_lines_are_entries() -> None:
@@ -209,13 +209,13 @@ async def test_search_finds_by_title_path_and_help_and_escape_brings_all_back() 
         await press(pilot, "ctrl+f", *"topo", then=lambda: form.page.model.shown() == ("topology.request",))
         # The value of the field that was left is not in sight on another's line.
         await until(pilot, lambda: "16" not in screen_text(app))
-        await press(pilot, "enter", then=lambda: form.here == "topology.request")
+        await press(pilot, "enter", then=lambda: form.cursor_path == "topology.request")
         await pilot.press("slash")  # here a slash is no letter of a value
         await until(pilot, lambda: form.finder.input.has_focus)
         await press(pilot, *["backspace"] * 4, *"secret", then=lambda: form.page.model.shown() == ("hub.token",))
         await until_shown(pilot, "Mentioned in the help")
         await press(pilot, "enter", "escape", then=lambda: len(form.page.model.shown()) == len(FIELDS))
-        assert form.here == "hub.token"
+        assert form.cursor_path == "hub.token"
 
 
 async def test_sections_fold_and_say_what_is_changed_in_them() -> None:
@@ -234,7 +234,7 @@ async def test_advanced_fields_are_out_of_sight_until_wanted_changed_or_wrong() 
         form.show_problems({"hub.token": "Token is wrong."})
         assert "hub.token" in form.page.model.shown()
         form.go("env")
-        assert form.here == "env"
+        assert form.cursor_path == "env"
         await pilot.press("x")
         form.set_advanced(False)
         assert "env" in form.page.model.shown()
@@ -245,7 +245,7 @@ async def test_letters_in_a_form_are_never_commands() -> None:
         for path in ("gpus", "keepAlive", "topology.request", "env"):
             form.go(path)
             await pilot.press("q", "t", "question_mark", "colon", "C")
-        assert form.here == "env"
+        assert form.cursor_path == "env"
         assert app.commands == []
 
 
@@ -253,7 +253,7 @@ async def test_a_digit_that_a_choice_begins_with_chooses_it() -> None:
     numbered = Field("racks", "Racks", "Racks.", FieldKind.CHOICE, "1 rack", choices=("1 rack", "2 racks"), group="Job")
     async with form_of(*FIELDS, numbered) as (form, pilot, app):
         form.go("racks")
-        await until(pilot, lambda: isinstance(app.focused, LineEditor) and form.here == "racks")
+        await until(pilot, lambda: isinstance(app.focused, LineEditor) and form.cursor_path == "racks")
         assert app.focused is not None
         assert app.focused.check_consume_key("2", "2")
         assert not app.focused.check_consume_key("3", "3")
@@ -292,7 +292,7 @@ async def test_the_mouse_goes_to_a_field() -> None:
         lines = screen_text(app).splitlines()
         at = next(number for number, text in enumerate(lines) if "Topology" in text)
         await pilot.click(FormLines, offset=(5, at))
-        await until(pilot, lambda: form.here == "topology.request")
+        await until(pilot, lambda: form.cursor_path == "topology.request")
 
 
 async def test_a_form_with_very_many_fields_draws_only_what_is_in_view() -> None:

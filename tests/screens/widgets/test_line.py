@@ -14,9 +14,9 @@ def style_of(name: str) -> Style:
 
 
 def test_blanks_join_the_text_beside_them() -> None:
-    assert fit_spans([Span("ab", "red")], 4, style_of, after=2) == [Segment("ab    ", RED)]
-    assert fit_spans([Span("ab", "red")], 4, style_of, right=True, after=1) == [Segment("  ab ", RED)]
-    assert fit_spans([], 3, style_of, after=2) == [Segment("     ", Style())]
+    assert fit_spans([Span("ab", "red")], 4, style_of, blanks_after=2) == [Segment("ab    ", RED)]
+    assert fit_spans([Span("ab", "red")], 4, style_of, right=True, blanks_after=1) == [Segment("  ab ", RED)]
+    assert fit_spans([], 3, style_of, blanks_after=2) == [Segment("     ", Style())]
     assert [each.text for each in fit_spans([Span("abc", "red"), Span("def", "blue")], 5, style_of)] == ["abc", "d…"]
 
 

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from screens.theme import DARK
 from screens.widgets.log.log_lines import MAX_MEMORY_LINES, LogLines, line_style, marked, pattern, printable, wrap_line
 from screens.widgets.log.log_view import LogView
-from screens.widgets.styled_text import folded_at_spaces
+from screens.widgets.styled_text import fold_at_spaces
 from screens.wording import Span
 from tests.fakes import present
 from tests.screens.press import focus, press, text_of, toasts, until
@@ -86,12 +86,12 @@ async def test_space_pauses_and_the_status_says_so() -> None:
 async def test_search_finds_as_typed_goes_on_with_n_and_ends_with_escape() -> None:
     async with log(300) as (lines, pilot, view):
         await press(pilot, "slash", *"line 12", then=lambda: lines.wanted == "line 12")
-        assert lines.matches == 11
+        assert lines.match_count == 11
         await pilot.press("enter", "n")
         assert (lines.match, lines.match_line) == (0, 12)  # from the last one round to the first
         assert "line 12" in text_of(lines)
         await press(pilot, "N", then=lambda: lines.match == 10)
-        await press(pilot, "escape", then=lambda: lines.matches == 0)
+        await press(pilot, "escape", then=lambda: lines.match_count == 0)
         assert not view.has_class("-searching")
 
 
@@ -101,9 +101,9 @@ async def test_a_search_without_a_match_leaves_the_log_where_it_was_and_offers_n
             lines.follow = follows
             lines.scroll_to(y=lines.scroll_y - 7 * (not follows), animate=False, immediate=True)
             before = lines.scroll_y
-            await press(pilot, "slash", *"line 12", then=lambda: lines.matches == 11)
+            await press(pilot, "slash", *"line 12", then=lambda: lines.match_count == 11)
             assert (lines.follow, "match(1)" in lines.hides()) == (False, False)
-            await press(pilot, *"x", "enter", then=lambda: lines.matches == 0 and lines.has_focus)
+            await press(pilot, *"x", "enter", then=lambda: lines.match_count == 0 and lines.has_focus)
             assert (lines.follow, lines.scroll_y, lines.hides()["match(1)"]) == (follows, before, "")
 
 
@@ -203,11 +203,11 @@ def test_folding() -> None:
 
 
 def test_output_is_folded_at_spaces_and_never_inside_a_number() -> None:
-    assert folded_at_spaces("state S  143 threads", 11) == ["state S  ", "143 threads"]
-    assert folded_at_spaces("pid 1202 state", 8) == ["pid 1202", "state"]
-    assert folded_at_spaces("    backward_no_pipelining", 10) == ["    backwa", "rd_no_pipe", "lining"]
-    assert folded_at_spaces("🚀🚀 🚀🚀🚀", 5) == ["🚀🚀 ", "🚀🚀", "🚀"]
-    assert folded_at_spaces("", 4) == [""]
+    assert fold_at_spaces("state S  143 threads", 11) == ["state S  ", "143 threads"]
+    assert fold_at_spaces("pid 1202 state", 8) == ["pid 1202", "state"]
+    assert fold_at_spaces("    backward_no_pipelining", 10) == ["    backwa", "rd_no_pipe", "lining"]
+    assert fold_at_spaces("🚀🚀 🚀🚀🚀", 5) == ["🚀🚀 ", "🚀🚀", "🚀"]
+    assert fold_at_spaces("", 4) == [""]
 
 
 async def test_a_filter_that_leaves_nothing_says_of_how_many_lines_and_which_key_ends_it() -> None:

@@ -65,30 +65,30 @@ async def test_it_grows_row_by_row_and_the_cursor_goes_with_it() -> None:
     async with panel() as (shown, pilot, app):
         assert "No NCCL test" in screen_text(app)
         for rows in range(1, 5):
-            shown.measured = measured(table(*(500.0 + 40 * number for number in range(rows))))
-            await until(pilot, lambda rows=rows: len(shown.table.shown) == rows)  # type: ignore[misc]
+            shown.job_tests = measured(table(*(500.0 + 40 * number for number in range(rows))))
+            await until(pilot, lambda rows=rows: len(shown.table.shown_keys) == rows)  # type: ignore[misc]
             assert shown.table.row is not None
             assert shown.table.row.row.size == 512 << 20 << (rows - 1)
             assert len(shown.curve.points) == rows
-        assert shown.curve.marked == 4 << 30
+        assert shown.curve.marked_size == 4 << 30
         text = screen_text(app)
         assert "● ok 9" in text
         assert "620.0" in text
-        shown.measured, shown.over = measured(table(594.0)), True
+        shown.job_tests, shown.is_over = measured(table(594.0)), True
         await until(pilot, lambda: "○ cut off" in screen_text(app))
 
 
 async def test_whoever_reads_an_older_row_is_left_there() -> None:
     async with panel() as (shown, pilot, _):
-        shown.measured = measured(table(500.0, 540.0, 580.0))
+        shown.job_tests = measured(table(500.0, 540.0, 580.0))
         await focus(pilot, shown.table)
         await until(pilot, lambda: shown.table.cursor is not None)
         await pilot.press("up")
         before = shown.table.cursor
-        shown.measured = measured(table(500.0, 540.0, 580.0, 600.0))
-        await until(pilot, lambda: len(shown.table.shown) == 4)
+        shown.job_tests = measured(table(500.0, 540.0, 580.0, 600.0))
+        await until(pilot, lambda: len(shown.table.shown_keys) == 4)
         assert shown.table.cursor == before
-        assert shown.curve.marked == 1 << 30
+        assert shown.curve.marked_size == 1 << 30
 
 
 def earlier(job: str, *busbw: float) -> MeasuredTest:
@@ -103,43 +103,43 @@ def titles(app: Any) -> list[str]:
 @pytest.mark.parametrize("width", [80, 140, 200])
 async def test_columns_are_there_for_what_it_can_be_held_against(width: int) -> None:
     async with panel(width, 40) as (shown, pilot, app):
-        shown.measured = measured(table(500.0, 600.0))
+        shown.job_tests = measured(table(500.0, 600.0))
         await until_shown(pilot, "⚠ low 84 %")
         assert not {"USUAL", "EARLIER"} & set(titles(app))
         assert "µs" in titles(app)
-        shown.kept = earlier("one", 500.0, 600.0), earlier("two", 500.0, 600.0)
+        shown.stored_tests = earlier("one", 500.0, 600.0), earlier("two", 500.0, 600.0)
         await until(pilot, lambda: "USUAL" in titles(app) and "100 %" in screen_text(app))
         assert "EARLIER" not in titles(app)
-        shown.against = earlier("one", 400.0, 500.0)
+        shown.compared_test = earlier("one", 400.0, 500.0)
         await until(pilot, lambda: {"USUAL", "EARLIER"} <= set(titles(app)) and "+25.0 %" in screen_text(app))
-        shown.measured = (MeasuredTest(NcclTest("all_reduce_perf", ranks=16)),)  # which has begun: no row yet
+        shown.job_tests = (MeasuredTest(NcclTest("all_reduce_perf", ranks=16)),)  # which has begun: no row yet
         await until_shown(pilot, "first row is on the way")
         assert {"USUAL", "EARLIER"} <= set(titles(app))
-        shown.measured, shown.against, shown.kept = measured(table(500.0, 600.0)), None, ()
+        shown.job_tests, shown.compared_test, shown.stored_tests = measured(table(500.0, 600.0)), None, ()
         await until(pilot, lambda: not {"USUAL", "EARLIER"} & set(titles(app)))
 
 
 async def test_below_a_table_that_leaves_room_is_what_was_measured_before() -> None:
     async with panel(140, 30) as (shown, pilot, _):
         shown.nodes = {"node-1": NodeBandwidth((600.0, 650.0), 1.0, job="one")}
-        shown.kept = earlier("one", 500.0, 600.0), earlier("two", 400.0, 500.0)
-        shown.measured = (MeasuredTest(table(500.0, 600.0)[0], nodes=("node-1",)),)
+        shown.stored_tests = earlier("one", 500.0, 600.0), earlier("two", 400.0, 500.0)
+        shown.job_tests = (MeasuredTest(table(500.0, 600.0)[0], nodes=("node-1",)),)
         await until_shown(pilot, "node-1            650 GB/s", "earlier tests like it", "+22.5 %")
-        assert len(shown.table.shown) == 2
+        assert len(shown.table.shown_keys) == 2
         await pilot.resize_terminal(140, 8)
-        await until(pilot, lambda: not shown.before.display)
+        await until(pilot, lambda: not shown.earlier_pane.display)
 
 
 async def test_the_band_goes_on_to_the_largest_size() -> None:
     async with panel() as (shown, pilot, _):
-        shown.measured = measured(table(*(600.0 for _ in range(6))))
+        shown.job_tests = measured(table(*(600.0 for _ in range(6))))
         await until(pilot, lambda: shown.curve.points)
         assert shown.curve.band[-1] == (16 << 30, *shown.curve.band[-2][1:])
 
 
 async def test_several_tests_are_turned_through() -> None:
     async with panel() as (shown, pilot, app):
-        shown.measured = measured((*table(100.0, finished=True), *table(600.0)))
+        shown.job_tests = measured((*table(100.0, finished=True), *table(600.0)))
         await focus(pilot, shown.table)
         await until_shown(pilot, "test 2 of 2")
         await press(pilot, "less_than_sign", then=lambda: "test 1 of 2" in screen_text(app))
@@ -151,7 +151,7 @@ async def test_several_tests_are_turned_through() -> None:
 
 async def test_a_low_narrow_terminal_keeps_the_table() -> None:
     async with panel(80, 10) as (shown, pilot, _):
-        shown.measured = measured(table(500.0, 540.0))
+        shown.job_tests = measured(table(500.0, 540.0))
         await until_shown(pilot, "540.0")
         assert not shown.curve.display
         await pilot.resize_terminal(20, 5)

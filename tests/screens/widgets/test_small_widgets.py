@@ -123,9 +123,9 @@ def slow_rank(share: float, **facts: Any) -> LateRank:
 )
 def test_a_pod_with_a_slow_rank_has_a_sign_for_how_long_the_others_wait(share: float, mark: tuple[str, str]) -> None:
     late = late_mark(slow_rank(share))
-    assert PodCell(0, OK, late_mark=late).run(0.0) == Span(*mark)
-    assert PodCell(0, OK, steps_behind=2, late_mark=late).run(0.0) == Span("▼", "bad")
-    assert PodCell(0, Span("✗", "bad"), late_mark=late).run(0.0) == Span("✗", "bad")
+    assert PodCell(0, OK, late_mark=late).span(0.0) == Span(*mark)
+    assert PodCell(0, OK, steps_behind=2, late_mark=late).span(0.0) == Span("▼", "bad")
+    assert PodCell(0, Span("✗", "bad"), late_mark=late).span(0.0) == Span("✗", "bad")
 
 
 def test_of_a_pod_the_worst_rank_is_reported_and_of_one_without_slow_ranks_the_bound() -> None:
@@ -173,7 +173,7 @@ async def test_tabs_are_clicked() -> None:
 
 def test_facts_of_a_node_that_are_too_long_for_a_line_go_on_below_it() -> None:
     told = "332 GB/s pass, 9 h ago: NCCL between two nodes, 2 to 8 GiB; passes from 250 GB/s on A4"
-    lines = fact_lines((("Health scan", told), ("Zone", "us-central1-b")), 76, beside=0)
+    lines = fact_lines((("Health scan", told), ("Zone", "us-central1-b")), 76, columns_beside=0)
     assert [name.text.strip() for name, *_ in lines] == ["Zone", "Health scan", ""]
     assert " ".join("".join(run.text for run in runs) for _, *runs in lines[1:]) == told
 

@@ -87,7 +87,7 @@ async def test_when_its_row_goes_the_cursor_stays_near() -> None:
         assert it.cursor == ("ns", "c")
         it.show_rows({}, LIVE)
         assert it.cursor is None
-        assert it.chosen == []
+        assert it.chosen_keys == []
 
 
 async def test_the_cursor_returns_with_the_rows_after_a_new_connection() -> None:
@@ -115,18 +115,18 @@ async def test_what_is_in_view_does_not_jump_when_rows_come_or_go_above() -> Non
 async def test_marked_rows_take_an_action_together() -> None:
     async with table() as (it, pilot, _):
         it.show_rows(things("a", "b", "c"), LIVE)
-        await press(pilot, "space", "down", "space", then=lambda: it.chosen == [("ns", "a"), ("ns", "c")])
+        await press(pilot, "space", "down", "space", then=lambda: it.chosen_keys == [("ns", "a"), ("ns", "c")])
         it.show_rows(things("a", "b"), LIVE)
-        assert it.chosen == [("ns", "a")]
+        assert it.chosen_keys == [("ns", "a")]
 
 
 async def test_sorting_by_key_and_by_click() -> None:
     async with table() as (it, pilot, _):
         it.show_rows(things("b", "a", "c"), LIVE)
-        await press(pilot, "o", then=lambda: [key[1] for key in it.shown] == ["a", "b", "c"])
+        await press(pilot, "o", then=lambda: [key[1] for key in it.shown_keys] == ["a", "b", "c"])
         assert "NAME▲" in text_of(it)
-        await press(pilot, "o", then=lambda: [key[1] for key in it.shown] == ["c", "a", "b"])
-        await press(pilot, "O", then=lambda: [key[1] for key in it.shown] == ["b", "a", "c"])
+        await press(pilot, "o", then=lambda: [key[1] for key in it.shown_keys] == ["c", "a", "b"])
+        await press(pilot, "O", then=lambda: [key[1] for key in it.shown_keys] == ["b", "a", "c"])
         await pilot.click(ThingTable, offset=(3, 0))
         assert it.sorted_by == "NAME"
 
@@ -137,18 +137,18 @@ async def test_a_row_that_changes_its_value_moves() -> None:
         it.sort_by("SIZE")
         it.show_rows(rows, LIVE)
         it.show_rows({**rows, ("ns", "a"): Thing("a", 9)}, LIVE)
-        assert [key[1] for key in it.shown] == ["a", "c", "b"]
+        assert [key[1] for key in it.shown_keys] == ["a", "c", "b"]
 
 
 async def test_filter_keeps_words_and_drops_words() -> None:
     async with table() as (it, _, _app):
         it.show_rows(things("nccl-1", "nccl-2", "llama"), LIVE)
         it.filter_by("nccl !2")
-        assert [key[1] for key in it.shown] == ["nccl-1"]
+        assert [key[1] for key in it.shown_keys] == ["nccl-1"]
         it.filter_by("nothing")
         assert "No thing matches “nothing”." in text_of(it)
         it.filter_by("")
-        assert len(it.shown) == 3
+        assert len(it.shown_keys) == 3
 
 
 @pytest.mark.parametrize(
@@ -324,15 +324,15 @@ def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pyte
             anew.filter_by(" ".join(grown._wanted_words + [f"!{word}" for word in grown._unwanted]))
             anew.sort_by(sort, descending=number % 2 == 0)
             anew.update(rows)
-            while anew.searching:
+            while anew.lacks_texts:
                 anew.read_on()
             shown = grown.keys
             moved, changes = grown.update(rows, at_once), grown.changes
-            while grown.behind:
+            while grown.is_behind:
                 moved |= grown.update(rows, at_once)
                 changes += grown.changes
             assert set(grown.keys) <= set(anew.keys), "What is not searched yet is not shown"
-            while grown.searching:
+            while grown.lacks_texts:
                 moved = True
                 grown.read_on()
             assert moved or shown == anew.keys
@@ -349,7 +349,7 @@ def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pyte
             assert told == left, "Counters of nothing are equal"
             for words in (chance.choice(["", "1", "2 !3"]), chance.choice(["12", "!1 !2", "2 !3"])):
                 grown.filter_by(words)
-                while grown.searching:
+                while grown.lacks_texts:
                     grown.read_on()
                 wanted, unwanted = set(words.split()), set(re.findall("!(.)", words))
                 assert set(grown.keys) == {
@@ -370,10 +370,10 @@ def test_a_letter_asks_no_row_for_its_text_again() -> None:
     rows: dict[tuple[str, ...], Thing] = {(name,): Thing(name) for name in names}
     listing.update(rows)
     listing.filter_by("n0")
-    assert listing.searching
+    assert listing.lacks_texts
     assert len(listing.keys) == ROWS_SEARCHED_PER_SLICE, "Those that are searched are shown at once"
     listing.read_on()
-    assert not listing.searching
+    assert not listing.lacks_texts
     assert len(listing.keys) == ROWS_SEARCHED_PER_SLICE + 2
     listing.filter_by("n04001")
     listing.filter_by("n0")
