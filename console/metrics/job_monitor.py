@@ -205,8 +205,8 @@ async def _cancel_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
 class JobMonitor:
     """Monitors one job; measurements are in `measures`, alarms in `watch`.
 
-    It reads either the logs of all pods, shared with other readers (`open`), or one or two logs (call `update_streams`
-    every second or two); `close` ends it.
+    After `open` it reads the logs of all pods. Without it, `update_streams(n)` every second or two follows at most n
+    logs (0: only the snapshot), and returns whether the job still runs. `close` ends it.
     """
 
     def __init__(

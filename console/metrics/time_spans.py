@@ -280,7 +280,7 @@ class RecordedSpans(Struct, frozen=True, omit_defaults=True):
 
 
 def decode_seen_time(text: str) -> RecordedSpans:
-    """Decode spans stored by `encode`; empty for an unknown format, such as that of a newer console."""
+    """The spans in the JSON of `RecordedSpans.encode`; empty for an unknown format, such as that of a newer console."""
     try:
         return json.decode(text, type=RecordedSpans) if text else RecordedSpans()
     except ValueError:

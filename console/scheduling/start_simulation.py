@@ -232,7 +232,7 @@ class _StartSimulation:
         return found
 
     def _blocking_flavors(self, workload: SnapshotWorkload) -> frozenset[str]:
-        """Flavors that, emptied one at a time, let a workload start; else all if emptied together they do."""
+        """Flavors that alone, with no quota in use, let a workload start; else all if they do together; else none."""
         kind = workload.cluster_queue, workload.shape()
         if kind not in self._blocking_cache:
             found = frozenset(each for each in self._flavors if self._fits_without(workload, {each}))

@@ -216,7 +216,7 @@ def _format_swift_line(context: ProgramContext, number: int, total: int, seconds
 
 
 def _format_swift_4_line(context: ProgramContext, number: int, total: int, seconds: float, loss: float | None) -> str:
-    """Return one line of ms-swift 4: a dict as Python prints it."""
+    """Return a line of ms-swift 4, a dict as Python prints it; `seconds` of a step, and a loss of None is NaN."""
     values: dict[str, float | str] = {key: round(value, 8) for key, value in _swift_losses(context, loss).items()}
     values |= {
         "grad_norm": round(_swift_grad_norm(context, loss), 8),

@@ -328,7 +328,7 @@ def progress_words(job_progress: JobProgress) -> list[Span]:
 
 
 def time_left_words(line: JobLine) -> str:
-    """The text of the time until a training's last step, with the date if it is within a day; empty if unknown."""
+    """The time until a training's last step, with the time of day if under a day: "2h left, at 14:30"; or empty."""
     left, progress = line.seconds_left, line.job_progress
     if not left or progress is None:
         return ""

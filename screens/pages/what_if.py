@@ -30,7 +30,7 @@ CHANGE_FORMS = {
 
 
 def read_changes(text: str) -> Changes:
-    """The changes that were typed: "stop llama submit a4:32", or the options of `a4 whatif`."""
+    """Parse changes such as "stop llama submit a4:32", or options of `a4 whatif`. Raises BadInput, also if empty."""
     words = [word.removeprefix("--") for word in text.split()]
     known = ", ".join(f"{name} {form}" for name, form in CHANGE_FORMS.items())
     found: dict[str, list[str]] = {name: [] for name in CHANGE_FORMS}

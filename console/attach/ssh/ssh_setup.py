@@ -73,7 +73,7 @@ class RankAccess:
         )
 
     def _host_entry(self, key: Identity | None) -> SshHostEntry:
-        """The ssh entry of the job with this key, under the job's name or the first free variation of it."""
+        """The job's ssh entry under its name or the first free variation of it; None: its key is not made yet."""
         watched, namespace, job = self._cluster, self.target.namespace, self._job
         kubeconfig, many = pin_kubeconfig(watched.settings)
         dotted = f".{ssh_folder.host_name(namespace)}"
@@ -301,7 +301,7 @@ class SshAccess:
         return await asyncio.to_thread(editors.list_editors, host, folder)
 
     async def find_editor(self, name: str, host: SshHost, folder: str = "") -> Editor:
-        """The editor of that name. Raises BadInput if there is none."""
+        """An editor that opens `folder` (empty: the host's own). Raises BadInput if it or the folder is unknown."""
         return await asyncio.to_thread(editors.find_editor, name, host, folder)
 
     async def start_editor(self, editor: Editor) -> None:

@@ -371,7 +371,7 @@ class FlavorAssigner:
         return tried
 
     def _fit_quota(self, attempt: FlavorAttempt, pair: FlavorResource, value: int) -> tuple[Mode, int, str]:
-        """Compare one requested amount with the quota: (mode, borrowing height, shortage message)."""
+        """Compare an amount (thousandths) with the quota: (mode, borrowing height, message; empty if it fits)."""
         flavor, resource = pair
         assumed = self._assumed.get(pair, 0)
         total, most = assumed + value, self._queue.potential_available(pair)

@@ -236,7 +236,7 @@ def _queue_result(plan: QueuePlan, jobs: Sequence[_SimulatedJob], span: float) -
 
 
 def _wait_percentile(waits: Sequence[float], arrived: int, share: float) -> float | None:
-    """The wait that `share` of all jobs do not exceed; jobs still waiting at the end count as the longest."""
+    """The wait that `share` (0 to 1) of the jobs do not exceed, by sorted waits; None if one of these never started."""
     at = max(1, math.ceil(share * arrived)) - 1
     return waits[at] if at < len(waits) else None
 

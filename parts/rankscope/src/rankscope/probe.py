@@ -573,7 +573,7 @@ def tensor_sizes_json(each: dict[str, Any]) -> str:
 
 
 def find_links() -> list[list[Any]]:
-    """The TCP connections that have sent much: [peer, smoothed round trip, least round trip], in microseconds."""
+    """[address, smoothed round trip, least round trip] in µs of each peer with MIN_SENT_BYTES sent by TCP or more."""
     header = struct.Struct("=IHHII")
     query = struct.pack("=BBBxI48x", socket.AF_INET, socket.IPPROTO_TCP, 1 << (TCP_INFO - 1), 1 << ESTABLISHED)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as door:

@@ -317,7 +317,7 @@ def plain_name(key: str) -> str:
 
 
 def make_step(number: int | None, total: int | None, figures: Mapping[str, float]) -> Step | None:
-    """The step with these figures, by their plain names; None if there is no loss."""
+    """The step with these figures by their plain names; None if none of them is a loss. Others are its `extra`."""
     loss_name = find_loss_key(figures)
     if loss_name is None:
         return None
