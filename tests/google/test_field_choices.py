@@ -100,9 +100,9 @@ async def test_what_google_refuses_stands_in_the_list(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("kind", sorted(GOOGLE_KINDS))
 async def test_why_there_is_nothing_to_choose(kind: str, error: ConsoleError, state: ChoicesState, words: str) -> None:
     class Elsewhere:
-        class cloud:  # noqa: N801
+        class account:  # noqa: N801
             @staticmethod
-            async def place() -> None:
+            async def cluster_place() -> None:
                 raise error
 
     found = await GoogleServices.field_choices(Elsewhere(), kind)  # type: ignore[arg-type]

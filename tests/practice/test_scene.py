@@ -75,7 +75,7 @@ def test_a_job_tells_what_would_launch_it_again(
     scene: World, name: str, recipe: str, values: dict[str, object]
 ) -> None:
     found = parse_jobset(msgspec.convert(jobset(scene, name), JobSetSchema))
-    launcher = cast("Launcher", SimpleNamespace(catalogue=ChartCatalog.from_chart()))
+    launcher = cast("Launcher", SimpleNamespace(chart_catalog=ChartCatalog.from_chart()))
     plan = Releases(cast("WatchedCluster", None), lambda: launcher).plan_of_job(found)
     assert (plan.recipe, plan.name, plan.namespace) == (recipe, name, "default")
     assert dict(plan.values) == values
