@@ -72,7 +72,7 @@ class WorkSlices:
     """Splits the work of one task or thread into slices, with pauses in which keys are handled."""
 
     def __init__(self, pause_factor: float = 1.0, burst_seconds: float = math.inf) -> None:
-        """`rests` multiplies the pauses; after `burst` seconds of work they are as long as if keys were expected."""
+        """`pause_factor` multiplies the pauses; after `burst_seconds` of work they are as long as if keys came."""
         self._pause_factor, self._burst = pause_factor, burst_seconds
         self._began_at = self._slice_ended_at = time.monotonic()
         self._spent = 0.0

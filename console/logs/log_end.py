@@ -45,7 +45,7 @@ class LogEnd(Struct, frozen=True):
 
 
 def read_end(texts: Sequence[str], code: int, time: float, pod: int, *, is_pod_kept: bool) -> LogEnd:
-    """The end of a program with that exit code, and the reason by its last lines; `is_previous`: the pod is kept."""
+    """The end of a program with that exit code, and the reason by its last lines; `is_pod_kept`: the pod is kept."""
     if not code:
         return LogEnd(code, time, pod, is_pod_kept)
     stage, reason = trainlog.name_reason(texts)

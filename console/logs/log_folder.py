@@ -319,7 +319,7 @@ class JobFolder:
 
     @contextmanager
     def translate_write_errors(self) -> Iterator[None]:
-        """Record an OSError of the block in `trouble` instead of raising it, so that following continues."""
+        """Record an OSError of the block in `problem` instead of raising it, so that following continues."""
         try:
             yield
         except OSError as error:

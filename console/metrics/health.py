@@ -68,8 +68,8 @@ def job_health(
 
     `why_unknown`: the reason why nobody knows whether its next step is late; `late_message`: that it is late, by a
     reader of its steps; `is_followed`: there is such a reader, so times in the log are not needed; `faults`: findings
-    of an inspection; `verdict`: the rank that the others wait for; `slow`: the rank that they wait for in each step,
-    perhaps unless `is_slow_certain`; `unread`: its log was not read yet; `why`: the known reason of its state.
+    of an inspection; `verdict`: the rank that the others wait for; `slow_rank`: the one they wait for in each step,
+    perhaps unless `is_slow_certain`; `is_unread`: its log was not read yet; `why`: the known reason of its state.
     """
     state, reason = jobset.state, why or why_job(jobset, fleet)
     if state is JobState.RUNNING and reason.category is Category.STARTING:

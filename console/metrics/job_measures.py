@@ -191,7 +191,7 @@ class JobMeasures:
             event.set()
 
     async def follow_changes(self) -> AsyncGenerator[JobMeasures, None]:
-        """Yield these measures at once and after each change; at the end raises `trouble`, if there was any."""
+        """Yield these measures at once and after each change; at the end raises `error`, if there was any."""
         event = asyncio.Event()
         self._subscribers.add(event)
         try:

@@ -195,7 +195,7 @@ class QueuesScreen(ReasonScreen):
         return f"; {wording.count(len(here), 'LocalQueue')}" + (f", {shut} stopped" if shut else "")
 
     def _show_sums(self, lines: Iterable[WorkloadLine], waiting_elsewhere: int) -> None:
-        """Show the totals of the listed workloads; `elsewhere`: the number waiting in other namespaces."""
+        """Show the totals of the listed workloads; `waiting_elsewhere`: the number waiting in other namespaces."""
         every = list(lines)
         waiting = [line for line in every if line.position]
         where = "all queues" if self.only is None else self.only[0]

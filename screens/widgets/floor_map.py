@@ -101,7 +101,7 @@ def lay_out(
 ) -> list[FloorLine]:
     """The lines of the map, with as many panels side by side as fit.
 
-    `nodes_left`: columns of the names before the marks; `mark`: columns of a mark, up to `wanted` if there is room.
+    `name_columns`: those of the names before the marks; `mark`: those of a mark, up to `max_mark_columns` if they fit.
     """
     most = max(1, min((width - name_columns) // mark, max((len(panel.marks) for panel in all_panels), default=0)))
     across = max(1, min(width // (name_columns + most * mark), len(all_panels)))
@@ -352,7 +352,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self.__dict__["_drawn"] = {}
+        self.__dict__["_drawn_rows"] = {}
 
     def _draw_row(self, at: int) -> Strip:
         width = self.size.width

@@ -82,7 +82,7 @@ def whole_lines(spans: Iterable[Span], width: int) -> Lines:
 
 
 def fact_lines(facts: Iterable[Fact], width: int, *, columns_beside: int = WIDE_COLUMNS, style: str = "dim") -> Lines:
-    """Names and values, one per line or, from `beside` columns on, several; long values wrap, empty ones are left out.
+    """Names and values, one a line or, from `columns_beside` on, several; long values wrap, empty ones are left out.
 
     `style`: the style of the names.
     """

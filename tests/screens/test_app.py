@@ -446,7 +446,7 @@ async def test_a_page_opened_from_the_palette_takes_the_place_of_one_of_its_kind
             await pilot.press("colon", *typed)
             await until(pilot, lambda typed=typed: typed in screen_text(app))  # type: ignore[misc]
             await pilot.press("enter")
-            await until(pilot, lambda typed=typed: app.screen.__dict__.get("crumb") == typed)  # type: ignore[misc]
+            await until(pilot, lambda typed=typed: app.screen.__dict__.get("trail_name") == typed)  # type: ignore[misc]
         assert "Jobs › nccl-0412 " in text_of(app.screen.query_one(TitleBar))
         await press(pilot, "escape", then=lambda: isinstance(app.screen, JobsScreen))
 

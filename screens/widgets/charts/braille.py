@@ -201,7 +201,7 @@ class PlotFrame:
         gap: int = 0,
         margin: int = 0,
     ) -> None:
-        """Prepare a plot area with axis `ticks`, lines `below` it, a `gap` before and a `margin` after it, in cells."""
+        """Prepare a plot area with axis `ticks` and `lines_below` it, a `gap` before and a `margin` after, in cells."""
         self.box, self.log = box, log and lowest > 0
         self.low, self.high = (log10(lowest), log10(highest)) if self.log else (lowest, highest)
         if self.high - self.low < 1e-12 * max(1.0, abs(self.high)):

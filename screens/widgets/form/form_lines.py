@@ -417,7 +417,7 @@ class FormPage(Widget):
             self._line.complete(self._offered_names())
 
     def redraw(self, *, lines_changed: bool = False) -> None:
-        """Redraw the form after its model has changed; `moved`: the lines of the form have changed too."""
+        """Redraw the form after its model has changed; `lines_changed`: the lines of the form have changed too."""
         if lines_changed:
             self.lines.measure()
         else:

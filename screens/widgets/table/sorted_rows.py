@@ -86,7 +86,7 @@ class SortedRows(Generic[RowT]):
         self._missing_texts: Iterator[int] = iter(())  # those of the rows whose text is not made yet
 
     def update(self, rows: Mapping[RowKey, RowT], max_changes: int = sys.maxsize) -> bool:
-        """Take new rows, but at most `at_once` changed ones per call; returns whether any row moved."""
+        """Take new rows, but at most `max_changes` changed ones per call; returns whether any row moved."""
         if rows is self.rows:
             self.changes = []
             return False
