@@ -69,10 +69,10 @@ def main(say: Callable[[str], None], ratio: Ratio) -> bool:
         ours = {
             "--help": (("--help",), "--help", 2.0),
             "pods": (("pods",), "get pods", 4.0),
-            "jobs": (("jobs",), "get pods", 5.0),
+            "jobs": (("jobs",), "get pods", 5.5),
             "queues": (("queues",), "get pods", None),
             "why (of one that failed)": (("why", jobs["failed"]), "get pods", 4.5),
-            "why (of one that waits)": (("why", jobs["pending"]), "get pods", 5.0),
+            "why (of one that waits)": (("why", jobs["pending"]), "get pods", 5.5),
         }
         good = _measure(ours, environment, ROUNDS, "a command", say, ratio)
     finally:
@@ -81,10 +81,10 @@ def main(say: Callable[[str], None], ratio: Ratio) -> bool:
         environment = _environment(kubeconfig)
         jobs = _jobs(environment)
         ours = {
-            "jobs -A": (("jobs", "-A"), "get pods", 5.0),
-            "forecast -A": (("forecast", "-A"), "get pods", 5.0),
+            "jobs -A": (("jobs", "-A"), "get pods", 5.5),
+            "forecast -A": (("forecast", "-A"), "get pods", 5.5),
             "why (of one that failed)": (("why", jobs["failed"]), "get pods", 5.0),
-            "why (of one that waits)": (("why", jobs["pending"]), "get pods", 5.0),
+            "why (of one that waits)": (("why", jobs["pending"]), "get pods", 5.5),
         }
         return good & _measure(ours, environment, ROUNDS, f"{HOURS:g} hours old", say, ratio)
 

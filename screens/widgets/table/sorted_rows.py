@@ -82,6 +82,7 @@ class SortedRows(Generic[RowT]):
         self._next_sort: tuple[Callable[[RowT], Any], bool] | None = None  # by what rows are sorted ahead, and how
         self.values_ahead: list[Any] = []
         self.order_ahead: list[int] = []  # empty until it is complete
+        self._is_ahead_changed = False  # whether rows have changed since they were sorted ahead
         self._slices_ahead: Iterator[None] = iter(())
         self._missing_texts: Iterator[int] = iter(())  # those of the rows whose text is not made yet
 
@@ -114,7 +115,7 @@ class SortedRows(Generic[RowT]):
             for place, _, _, row in touched if is_known else ():
                 if place < len(self.values_ahead):
                     self.values_ahead[place] = self._next_sort[0](row)
-            self._next_sort = self._next_sort if is_known else None
+            self._next_sort, self._is_ahead_changed = self._next_sort if is_known else None, True
         if moved := self._arrange_anew(touched, gone):
             self._show_matches(self._order)
         return moved
@@ -143,7 +144,8 @@ class SortedRows(Generic[RowT]):
             for _ in self._slices_ahead:
                 pass
             self._values, self._order = self.values_ahead, self.order_ahead
-            self._order.sort(key=self._values.__getitem__, reverse=descending)  # of rows that changed meanwhile
+            if self._is_ahead_changed:
+                self._order.sort(key=self._values.__getitem__, reverse=descending)
         self._next_sort = None
         self._show_matches(self._order)
 
@@ -151,6 +153,7 @@ class SortedRows(Generic[RowT]):
         """Begin to sort the rows by the column that is likely to be next, if there are many."""
         if self.is_large and not self.is_behind and self._next_sort != (sort, descending):
             self._next_sort, self.values_ahead, self.order_ahead = (sort, descending), [], []
+            self._is_ahead_changed = False
             self._slices_ahead = _sort_in_slices(self, sort, descending=descending)
 
     @property
