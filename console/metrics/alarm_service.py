@@ -97,8 +97,8 @@ class AlarmService:
 
     async def _update_periodically(self) -> None:
         while True:
-            heard = [each for each in self.jobs.values() if not (each.is_at_rest or each.is_opened)]
-            for job in [each for each in heard if each.measures.start is not None]:
+            followed = [each for each in self.jobs.values() if not (each.is_at_rest or each.is_opened)]
+            for job in [each for each in followed if each.measures.start is not None]:
                 await job.load_earlier_phases()
             await self.update_jobs()
             await asyncio.sleep(ALARM_ROUND_SECONDS)
@@ -124,8 +124,8 @@ class AlarmService:
         own = [job for job in own if not job.is_at_rest or job.refused or job.watch.has_lines]
         refused = dict.fromkeys(job.refused for job in own if job.refused)
         followed = sum(job.is_opened or job.is_followed for job in own)
-        heard = sum(job.is_opened or job.watch.has_lines for job in own)
-        self.coverage = AlarmCoverage(len(running), followed, self.thresholds.streams, tuple(refused), heard)
+        with_lines = sum(job.is_opened or job.watch.has_lines for job in own)
+        self.coverage = AlarmCoverage(len(running), followed, self.thresholds.streams, tuple(refused), with_lines)
 
     def _is_watched(self, key: Key) -> bool:
         return self.namespace in ("", key[0])

@@ -269,8 +269,8 @@ class JobMonitor:
         """The job's time as spans by its log, up to now or its last line; [] while lines are still unread."""
         if self.is_lagging:
             return []
-        heard = self.error is None if self.is_opened else self.is_followed
-        return self.measures.list_spans(now - self.measures.missing_seconds if heard else 0.0, self._thresholds)
+        is_read = self.error is None if self.is_opened else self.is_followed
+        return self.measures.list_spans(now - self.measures.missing_seconds if is_read else 0.0, self._thresholds)
 
     @property
     def progress(self) -> JobProgress | None:

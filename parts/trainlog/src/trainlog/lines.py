@@ -276,7 +276,7 @@ MAX_EXAMPLE_CHARACTERS = 300  # letters of a line that are kept
 
 class UnparsedCounter:
     def __init__(self) -> None:
-        self.told: UnparsedLines | None = None  # None: all could be read
+        self.unparsed_lines: UnparsedLines | None = None  # None: all could be read
         self._before = 0  # lines before the present block
         self._block, self._start = b"", 0
         self._counted, self._lines = 0, 0  # up to where the lines of the block are counted, and how many those are
@@ -300,12 +300,12 @@ class UnparsedCounter:
         self._lines += self._block.count(b"\n", self._counted, self._start)
         self._counted = self._start
         number = self._before + self._lines + 1
-        old = self.told
+        old = self.unparsed_lines
         if old is None:
-            self.told = UnparsedLines(number, number, 1, text.strip()[:MAX_EXAMPLE_CHARACTERS])
+            self.unparsed_lines = UnparsedLines(number, number, 1, text.strip()[:MAX_EXAMPLE_CHARACTERS])
         else:
-            self.told = replace(old, last=number, lines=old.lines + 1, goes_on=True)
+            self.unparsed_lines = replace(old, last=number, lines=old.lines + 1, goes_on=True)
 
     def add_parsed(self) -> None:
-        if self.told is not None and self.told.goes_on:
-            self.told = replace(self.told, goes_on=False)
+        if self.unparsed_lines is not None and self.unparsed_lines.goes_on:
+            self.unparsed_lines = replace(self.unparsed_lines, goes_on=False)

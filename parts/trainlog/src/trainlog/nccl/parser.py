@@ -332,7 +332,7 @@ class NcclParser:
     @property
     def unreadable(self) -> UnparsedLines | None:
         """Lines that look like table rows but could not be parsed; None if there are none."""
-        return self._puzzle.told
+        return self._puzzle.unparsed_lines
 
     @property
     def tests(self) -> tuple[NcclTest, ...]:

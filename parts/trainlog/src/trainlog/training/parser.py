@@ -133,7 +133,7 @@ class TrainingParser:
     @property
     def unreadable(self) -> UnparsedLines | None:
         """Lines like steps (without any parsed step: lines that name losses) that could not be parsed; None if none."""
-        unparsed = self._puzzle.told
+        unparsed = self._puzzle.unparsed_lines
         return unparsed if unparsed is None or self._sure or unparsed.lines >= _MIN_LOSS_LINES else None
 
     def feed(self, data: bytes, line: int | None = None) -> bool:
@@ -524,7 +524,7 @@ class TrainingParser:
         known = self._open.get(family) or find_library_run(self._open, report, number)
         if known is None or known.finished or (number is not None and known.begins_new_run(number, label)):
             if not self._runs and not self._sure:
-                self._puzzle.told = None
+                self._puzzle.unparsed_lines = None
             known = self._make_run(report.format)
             self._runs.append(known)
         self._open[family] = known
