@@ -1,4 +1,4 @@
-"""The kinds of hangs of a training's rank: the observable state of the rank, and of those that wait for it.
+"""The kinds of hangs of a training's rank: the observable state of the rank and of its waiting peers.
 
 `HOW` has an entry for each kind, after recordings of such hangs on GPUs (tests/fixtures/h100/hangs.tar.gz). The rank is
 the second one of its pod, so that its neighbours differ from it.

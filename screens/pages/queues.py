@@ -169,7 +169,7 @@ class QueuesScreen(ReasonScreen):
         return [[Span("hold quota", "head")], *found] if found else []
 
     def _iter_workloads(self, fleet: Fleet, jobs: list[JobLine]) -> Iterable[WorkloadLine]:
-        """Yield the rows of workloads that wait; append the jobs of those that hold quota to `jobs`."""
+        """Yield the rows of waiting workloads; append the jobs of workloads with quota to `jobs`."""
         starts = self.session.forecasts.starts if self.app.connected else None
         for line in workload_lines(fleet, None, self.app.format_owner, starts):
             if line.workload.state is not WorkloadState.DEACTIVATED and self.only in (None, (line.queue,)):
