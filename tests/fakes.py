@@ -57,13 +57,13 @@ from console.metrics.gpu_metrics import GpuBoard, GpuSource
 from console.metrics.job_monitor import JobMonitor
 from console.metrics.measure_service import MeasureService
 from console.metrics.start_phase import longest_phases
-from console.metrics.time_spans import decode_seen_time
+from console.metrics.time_spans import decode_recorded_spans
 from console.preflight.all_checks import CHECKS
 from console.preflight.check import Check, Repair, Result
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.launch_forecast import LaunchDemand, demand_of
+from console.scheduling.run_times import PastRun
 from console.scheduling.start_forecast import StartForecast
-from console.scheduling.start_windows import PastRun
 from console.scheduling.what_if import WhatIf
 from console.session_jobs import SessionJobs
 from rankscope import HangReport, SlowReport, TorchAnalysis, TracedProcess
@@ -280,7 +280,7 @@ class FakeRuns:
 
     async def phases(self, job: JobSet) -> Mapping[str, float]:
         others = (run for run in self.runs if (run.recipe, run.gpus) == (job.recipe, job.gpus) and run.uid != job.uid)
-        return longest_phases(decode_seen_time(run.seen).phases for run in others)
+        return longest_phases(decode_recorded_spans(run.seen).phases for run in others)
 
     async def record_tests(self, namespace: str, name: str, tests: Any) -> None:
         self._session._did("note_tests", namespace, name, tests)

@@ -103,9 +103,18 @@ async def run_in_pod(number: int, argv: list[str], data: bytes, limit_seconds: f
     print_frame(number, 0, b"%d %s" % (code if code >= 0 else 128 - code, why.encode()))
 
 
-async def run_in_pods(request_fields: dict[str, Any], data: bytes, folder: str) -> None:
+async def run_in_pods(request_fields: dict[str, Any], data: bytes, key_folder: str) -> None:
     room = asyncio.Semaphore(MAX_CONCURRENT_PODS)
-    over = ["ssh", "-F", folder + "/config", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=" + SSH_CONNECT_TIMEOUT]
+    over = [
+        "ssh",
+        "-F",
+        key_folder + "/config",
+        "-T",
+        "-o",
+        "BatchMode=yes",
+        "-o",
+        "ConnectTimeout=" + SSH_CONNECT_TIMEOUT,
+    ]
     over += ["-o", "KexAlgorithms=" + KEY_EXCHANGE]
     command = " ".join(map(shlex.quote, request_fields["argv"]))
 

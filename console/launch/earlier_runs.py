@@ -13,8 +13,8 @@ from console.kube.objects.meta import short_name
 from console.launch.run_database import RunHistory
 from console.launch.run_record import Outcome
 from console.metrics.start_phase import longest_phases
-from console.metrics.time_spans import decode_seen_time
-from console.scheduling.start_windows import PastRun
+from console.metrics.time_spans import decode_recorded_spans
+from console.scheduling.run_times import PastRun
 
 SPEED_CACHE_SECONDS = 60.0  # seconds for which it is believed how fast earlier runs were
 MAX_STARTS_COMPARED = 50  # latest runs by which it is known how long a start takes
@@ -55,7 +55,7 @@ class EarlierRuns:
             alike = self._server, job.gpus
             others = (run for run in runs if (run.server, run.gpus) == alike and run.uid != job.uid)
             some = [run.seen for run in islice(others, MAX_STARTS_COMPARED)]
-            known = await asyncio.to_thread(lambda: longest_phases(decode_seen_time(each).phases for each in some))
+            known = await asyncio.to_thread(lambda: longest_phases(decode_recorded_spans(each).phases for each in some))
             now = time.monotonic()
             fresh = {uid: each for uid, each in self._phases.items() if now <= each[0] + SPEED_CACHE_SECONDS}
             self._phases = {**fresh, job.uid: (now, known)}

@@ -27,7 +27,7 @@ from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.run_record import OPEN_OUTCOMES, Outcome, RunRecord, merge_alarms
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
-from console.metrics.time_spans import decode_seen_time
+from console.metrics.time_spans import decode_recorded_spans
 from trainlog import redact_text, redact_tree
 
 LOCK_TIMEOUT = 5.0  # seconds to wait while another console writes
@@ -132,8 +132,8 @@ class RunHistory:
                 )
             if "seen" in row:
                 asked = connection.execute("SELECT seen FROM runs WHERE number = ?", (old_run.number,)).fetchone()
-                known = decode_seen_time(asked["seen"] if asked else "")
-                row["seen"] = known.merge(decode_seen_time(new_run.seen)).encode()
+                known = decode_recorded_spans(asked["seen"] if asked else "")
+                row["seen"] = known.merge(decode_recorded_spans(new_run.seen)).encode()
             for part, only in ((row, ""), (ends, f" AND outcome NOT IN ({', '.join('?' * len(_FINAL_OUTCOMES))})")):
                 if part:
                     settings = ", ".join(f'"{name}" = ?' for name in part)

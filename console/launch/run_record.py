@@ -16,7 +16,7 @@ from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import JOB_STOPPED, Alarm, AlarmKind
 from console.metrics.start_phase import PULL_PHASE, pull_seconds
-from console.metrics.time_spans import RecordedSpans, SpanKind, TimeSpan, decode_seen_time
+from console.metrics.time_spans import RecordedSpans, SpanKind, TimeSpan, decode_recorded_spans
 from console.scheduling.pod_failure import rank_failures
 from console.scheduling.pod_slots import pod_slots
 from console.scheduling.why_job import why_job
@@ -93,7 +93,7 @@ class RunRecord(Struct, frozen=True):
         """The span from the end of a program whose job kept its pods; `last` is its exit code. None if unknown."""
         if f'"{SpanKind.ENDED}"' not in self.seen:
             return None
-        ends = [span for span in decode_seen_time(self.seen).spans if span.kind is SpanKind.ENDED]
+        ends = [span for span in decode_recorded_spans(self.seen).spans if span.kind is SpanKind.ENDED]
         return max(ends, key=lambda each: each.start, default=None)
 
     @property
@@ -150,7 +150,7 @@ class RunRecord(Struct, frozen=True):
     @property
     def run_seconds(self) -> tuple[float, float]:
         """(seconds that the job ran without queueing, those before its last requeue), as far as consoles saw it."""
-        spans = decode_seen_time(self.seen).spans if SpanKind.QUEUED in self.seen else ()
+        spans = decode_recorded_spans(self.seen).spans if SpanKind.QUEUED in self.seen else ()
         waits = [span for span in spans if span.kind is SpanKind.QUEUED]
         last = max((span.start for span in waits), default=self.started)
         before = last - self.started - sum(span.end - span.start for span in waits if span.start < last)
@@ -170,7 +170,7 @@ class RunRecord(Struct, frozen=True):
         """The GPU-time of the run by use, up to its end, else its last observation, else `now`."""
         from console.metrics.gpu_time_ledger import RunMoments, compute_ledger
 
-        seen = decode_seen_time(self.seen)
+        seen = decode_recorded_spans(self.seen)
         kept = self.end_of_kept_job
         lost = {Outcome.FAILED, Outcome.STOPPED, Outcome.DIVERGED}
         wasted = self.outcome in lost if kept is None else bool(kept.last) or self.nan
@@ -295,7 +295,7 @@ def update_seen(
         ),
         {**phases, **pull},
     )
-    return replace(run, seen=decode_seen_time(run.seen).merge(now).encode())
+    return replace(run, seen=decode_recorded_spans(run.seen).merge(now).encode())
 
 
 def finish_record(run: RunRecord, *, late_message: str = "") -> RunRecord:

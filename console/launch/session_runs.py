@@ -16,7 +16,7 @@ from console.launch.open_runs import OpenRuns
 from console.launch.run_database import RunHistory, default_path
 from console.launch.run_figures import bandwidth_figures, known_figures, known_phases, training_figures, with_alarms
 from console.launch.run_record import RunRecord, is_run_of_job, require_run, update_seen
-from console.metrics.time_spans import TimeSpan, decode_seen_time
+from console.metrics.time_spans import TimeSpan, decode_recorded_spans
 from trainlog import RunPosition
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class SessionRuns:
     async def read_spans(self, namespace: str, name: str) -> Sequence[TimeSpan]:
         """The use of a running job's time as spans, as recorded by all consoles."""
         found = await self.open.list((namespace, name))
-        return decode_seen_time(found[0].seen).spans if found else ()
+        return decode_recorded_spans(found[0].seen).spans if found else ()
 
     def find_launch(self, jobset: JobSet) -> RunRecord | None:
         """The recorded launch of this JobSet by this account, as last read; None if there is none."""

@@ -17,7 +17,7 @@ from console.durations import format_duration
 from console.kube.nested_values import Value, get_path
 from console.kube.objects.quantity import parse_quantity
 from console.launch.recipes import FieldProblem
-from console.metrics.time_spans import SpanKind, decode_seen_time
+from console.metrics.time_spans import SpanKind, decode_recorded_spans
 
 if TYPE_CHECKING:
     Values = Mapping[str, Value]
@@ -382,7 +382,7 @@ def measure_saves(records: Iterable[RunRecord]) -> list[MeasuredSaves]:
     """Seconds per save and per step of each run, newest first; runs without a pause for a save are left out."""
     found = []
     for run in records:
-        spans = decode_seen_time(run.seen).spans
+        spans = decode_recorded_spans(run.seen).spans
         steady = [span for span in spans if span.kind is SpanKind.STEPS]
         counted = sum(span.steps for span in steady)
         if not counted:

@@ -27,9 +27,10 @@ from console.kube.objects.pod import Container, Pod
 from console.kube.snapshot import Fleet, WatchState
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.logs.container_log import LogRequest, ResumeCursor, StreamState
+from console.logs.log_cursor import ChangeSubscription, LogCursor
 from console.logs.log_folder import JobFolder, JobMetadata, find_stored_job
 from console.logs.log_line import PodLine
-from console.logs.log_segment import ChangeSubscription, LogCursor, LogSegment
+from console.logs.log_segment import LogSegment
 from console.scheduling.pod_failure import rank_failures
 from console.scheduling.pod_slots import PodSlot, pod_slots
 from console.work_slices import WorkSlices

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -193,16 +193,3 @@ def _health_by_log(
         if job_progress is not None and job_progress.slower
         else None
     )
-
-
-def foreseen_ends(fleet: Fleet, progress_by_uid: Mapping[str, JobProgress]) -> tuple[dict[str, float], dict[str, str]]:
-    """By JobSet uid: seconds until running jobs end, and for others the verdict that makes the end unknown."""
-    left, open_ends = {}, {}
-    for uid, each in progress_by_uid.items():
-        if (jobset := fleet.jobset_by_uid.get(uid)) is None:
-            continue
-        if (seconds := each.seconds_left) is not None:
-            left[uid] = max(0.0, each.at + seconds - fleet.at)
-        if words := why_end_unknown(job_health(jobset, fleet, job_progress=each)):
-            open_ends[uid] = words
-    return left, open_ends

@@ -338,8 +338,8 @@ class MeasureService:
 
     async def read_stored_log(self, namespace: str, name: str, uid: str) -> StoredLog | None:
         """The measurements and lines in a JobSet's stored log; None if nothing is stored."""
+        from console.logs.log_cursor import ChangeSubscription, LogCursor
         from console.logs.log_folder import find_stored_job
-        from console.logs.log_segment import ChangeSubscription, LogCursor
 
         folder = self._logs().folder
         stored = await asyncio.to_thread(find_stored_job, folder, "", namespace, name, uid) if uid else None

@@ -21,7 +21,7 @@ from console.kube.snapshot import Fleet
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.logs.log_end import LogEnd, combine_ends, find_log_end, read_end
 from console.logs.log_line import LogLine
-from console.metrics.health import foreseen_ends
+from console.metrics.health import job_health, why_end_unknown
 from console.metrics.job_measures import JobMeasures, read_lines
 from console.metrics.job_progress import JobProgress, compare_with_earlier, keep_previous_verdict, progress_of_measures
 from console.metrics.log_result_cache import EndedJob, LogResultCache
@@ -205,8 +205,16 @@ class JobProgressReader:
         return not was_read and self._service.find_followed(jobset.key) is None
 
     def foresee_ends(self, fleet: Fleet) -> tuple[dict[str, float], dict[str, str]]:
-        """The expected ends of running jobs, by their progress; may run in a thread."""
-        return foreseen_ends(fleet, dict(self.known))
+        """By JobSet uid: seconds until jobs end, and verdicts that make the end unknown. May run in a thread."""
+        left, open_ends = {}, {}
+        for uid, each in dict(self.known).items():
+            if (jobset := fleet.jobset_by_uid.get(uid)) is None:
+                continue
+            if (seconds := each.seconds_left) is not None:
+                left[uid] = max(0.0, each.at + seconds - fleet.at)
+            if words := why_end_unknown(job_health(jobset, fleet, job_progress=each)):
+                open_ends[uid] = words
+        return left, open_ends
 
     async def update(self, keys: Sequence[tuple[str, str]]) -> bool:
         """Update the jobs that are due, by measures or the ends of their logs; returns whether anything changed."""

@@ -279,7 +279,7 @@ class RecordedSpans(Struct, frozen=True, omit_defaults=True):
         return json.encode(self).decode()
 
 
-def decode_seen_time(text: str) -> RecordedSpans:
+def decode_recorded_spans(text: str) -> RecordedSpans:
     """The spans in the JSON of `RecordedSpans.encode`; empty for an unknown format, such as that of a newer console."""
     try:
         return json.decode(text, type=RecordedSpans) if text else RecordedSpans()

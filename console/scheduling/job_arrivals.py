@@ -17,8 +17,9 @@ from console.folders import atomic_write, file_lock, read_own_file
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.kueue_snapshot import closed_reason, kueue_workload
+from console.scheduling.run_times import PastTimes
 from console.scheduling.start_simulation import all_gpu_flavors
-from console.scheduling.start_windows import ExpectedArrivals, PastTimes, RecurringJob
+from console.scheduling.start_windows import ExpectedArrivals, RecurringJob
 
 HOUR, DAY = 3600.0, 86_400.0
 RECENT_SECONDS = 14 * DAY

@@ -25,15 +25,14 @@ from console.scheduling.free_slots import EligibleNodes, eligible_nodes, format_
 from console.scheduling.kueue_snapshot import closed_reason, gpu_flavors, queue_order
 from console.scheduling.quota_ledger import (
     QuotaLedger,
+    as_quota_holder,
     flavor_account,
-    named_holders,
-    quota_holder_of,
     quota_holders,
     quota_ledger,
-    quota_shortage,
 )
 from console.scheduling.topology import BLOCK, MACHINE_GPUS, level_name
 from console.scheduling.why import QuotaAccount, QuotaHolder, awaited_ends, free_when, frees_enough
+from console.scheduling.why_quota import named_holders, quota_shortage
 from kueue_rules import (
     HOSTNAME,
     FlavorAssigner,
@@ -249,7 +248,7 @@ def _forecast_in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: 
         total=have.total,
         account=have,
         borrows=max(0, demand.gpus - own) if have.total > have.nominal else 0,
-        ahead=tuple(quota_holder_of(each, fleet) for each in ahead),
+        ahead=tuple(as_quota_holder(each, fleet) for each in ahead),
     )
     if demand.gpus > have.total:
         words = f"needs {demand.gpus} GPUs, but {queue.name} can have at most {have.limit_text}"
@@ -326,7 +325,7 @@ def _find_victims(fleet: Fleet, ledger: QuotaLedger, queue: str, demand: LaunchD
     preemption = PreemptionSearch(ledger.snapshot, asked)
     choice = FlavorAssigner(asked, ledger.snapshot.queues[queue], ledger.snapshot, preemption.simulate).assign()
     found = preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else ()
-    return tuple(quota_holder_of(fleet.workloads[each.workload.key], fleet, flavor) for each in found)
+    return tuple(as_quota_holder(fleet.workloads[each.workload.key], fleet, flavor) for each in found)
 
 
 def with_waiting_launch(fleet: Fleet, demand: LaunchDemand) -> tuple[Fleet, tuple[str, str]]:

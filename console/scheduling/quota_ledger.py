@@ -1,4 +1,4 @@
-"""GPU quota of a snapshot's queues by Kueue's rules: free and missing GPUs, their holders, and sentences on both.
+"""GPU quota of a snapshot's queues by Kueue's rules: free and missing GPUs, and their holders.
 
 Usage counts reserved quota, since a reservation binds as much as an admission.
 """
@@ -11,8 +11,6 @@ from contextlib import ExitStack
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from console.kube.objects.meta import GPU
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet, per_snapshot
@@ -24,7 +22,7 @@ from console.scheduling.kueue_snapshot import (
     kueue_snapshot,
     queue_order,
 )
-from console.scheduling.why import Category, QuotaAccount, QuotaHolder, Why
+from console.scheduling.why import QuotaAccount, QuotaHolder
 from kueue_rules import QuotaNode
 
 if TYPE_CHECKING:
@@ -112,7 +110,7 @@ _MAX_PAIRED = 10
 _MAX_AHEAD = 50  # jobs in front; behind more it is not known whose end would do
 
 
-def _gpus_of(workload: Workload, flavor: str) -> int:
+def gpus_of_flavor(workload: Workload, flavor: str) -> int:
     """GPUs of a flavor (any if empty) that a workload holds, or requests while it holds none."""
     return sum(
         group.total(GPU)
@@ -121,7 +119,7 @@ def _gpus_of(workload: Workload, flavor: str) -> int:
     )
 
 
-def quota_holder_of(workload: Workload, fleet: Fleet, flavor: str = "") -> QuotaHolder:
+def as_quota_holder(workload: Workload, fleet: Fleet, flavor: str = "") -> QuotaHolder:
     """The workload as a QuotaHolder, with its GPUs of one flavor if given."""
     jobset = fleet.jobset_by_uid.get(workload.owner_uid)
     return QuotaHolder(
@@ -130,7 +128,7 @@ def quota_holder_of(workload: Workload, fleet: Fleet, flavor: str = "") -> Quota
         owner=jobset.owner if jobset else "",
         queue=workload.queue,
         cluster_queue=cluster_queue_name(workload, fleet),
-        gpus=_gpus_of(workload, flavor),
+        gpus=gpus_of_flavor(workload, flavor),
         priority=workload.priority,
     )
 
@@ -139,7 +137,7 @@ def quota_holders(fleet: Fleet, cluster_queue: str, flavor: str) -> tuple[QuotaH
     """Jobs that hold GPU quota which the queue could use, in its own or its cohort's queues, most first."""
     book = quota_ledger(fleet, flavor)
     found = [
-        quota_holder_of(workload, fleet, flavor)
+        as_quota_holder(workload, fleet, flavor)
         for _, name in fleet.cluster_queues
         if book.shares(name, cluster_queue)
         for workload in queue_order(fleet, name).running
@@ -180,67 +178,3 @@ def best_flavor(fleet: Fleet, cluster_queue: str, message: KueueMessage) -> str:
     if message.flavor in names or not names:
         return message.flavor
     return max(names, key=lambda each: quota_ledger(fleet, each).available(cluster_queue))
-
-
-def explain_quota(workload: Workload, fleet: Fleet, message: KueueMessage, why: Why) -> Why:
-    """The reason why a workload waits if quota is short or can never suffice; `why` has its flavor and account."""
-    have = why.account
-    if message.resource not in {"", GPU} or have is None or not why.need:
-        words = _other_resource_reason(message)
-        return replace(why, sentence=words, category=message.category or Category.QUOTA, short_by=message.more_gpus)
-    gpus = f"{why.need} GPU{'' if why.need == 1 else 's'}{f' of flavor {why.flavor}' if why.flavor else ''}"
-    if why.need > have.total:
-        words = f"needs {gpus}, but its queue can have at most {have.limit_text}"
-        return replace(why, sentence=words, category=Category.EXCEEDS, short_by=why.need - have.total)
-    short = why.need - have.free  # Kueue's message on it may be of some time ago
-    queue, book = cluster_queue_name(workload, fleet), quota_ledger(fleet, why.flavor)
-    held = quota_holders(fleet, queue, why.flavor)
-    answer = replace(why, category=Category.QUOTA, holders=held)
-    if short <= 0:
-        words = f"needs {gpus}; {have.sum_text}, but Kueue has not assigned them"
-        return replace(answer, sentence=words)
-    before = queue_order(fleet, queue).pending[: max(0, why.position - 1)]
-    words, unblocks = quota_shortage(book, queue, why.need, held, [_gpus_of(each, why.flavor) for each in before])
-    return replace(answer, sentence=words, short_by=short, unblocks=unblocks)
-
-
-def quota_shortage(
-    ledger: QuotaLedger,
-    queue: str,
-    need: int,
-    holders: Sequence[QuotaHolder],
-    gpus_ahead: Sequence[int],
-    evicted: Sequence[QuotaHolder] = (),
-) -> tuple[str, tuple[QuotaHolder, ...]]:
-    """The quota that a waiting job or launch lacks, and the smallest set of jobs whose end would free it.
-
-    `gpus_ahead`: GPUs of the workloads tried before it; `evicted`: the jobs that Kueue may evict for it.
-    """
-    have = ledger.account(queue)
-    words = f"needs {need} GPU{'' if need == 1 else 's'} of flavor {ledger.flavor.name}; {have.sum_text}, "
-    words += f"{need - have.free} more needed"
-    if have.lent:
-        others = (name for name in ledger.snapshot.queues if name != queue and ledger.shares(name, queue))
-        borrowers = sorted(name for name in others if ledger.account(name).borrowed)
-        words += f"; what is lent has {' and '.join(borrowers) or 'others'}"
-    if evicted:
-        return f"{words}; Kueue may evict {named_holders(evicted)} for it", ()
-    return words, ledger.fewest_to_end(queue, holders, need, gpus_ahead)
-
-
-_MAX_NAMED_JOBS = 3  # jobs that are named in a sentence; the rest is counted
-
-
-def named_holders(holders: Sequence[QuotaHolder]) -> str:
-    named = [f"{each.name} ({each.gpus})" if each.gpus else each.name for each in holders[:_MAX_NAMED_JOBS]]
-    return ", ".join(named) + (f" and {len(holders) - _MAX_NAMED_JOBS} more" if len(holders) > _MAX_NAMED_JOBS else "")
-
-
-def _other_resource_reason(kueue: KueueMessage) -> str:
-    """Kueue's reason in words if it concerns no GPUs, or if the queue may not be listed; never empty."""
-    flavor, resource = f" of flavor {kueue.flavor}" if kueue.flavor else "", kueue.resource or "quota"
-    if kueue.category is Category.EXCEEDS:
-        return f"needs more {resource}{flavor} than the maximum of its queue"
-    if kueue.more_gpus:
-        return f"needs {kueue.more_gpus} more GPUs{flavor} than are unused"
-    return f"needs {f'{kueue.more} more {kueue.resource}' if kueue.more else f'more {resource}'}{flavor} than is unused"

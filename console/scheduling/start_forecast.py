@@ -15,8 +15,9 @@ from console.kube.snapshot import Fleet
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.forecast_record import RecordedWindow, correct_windows, read_recorded_windows, update_record
 from console.scheduling.job_arrivals import expected_arrivals, read_seen_workloads, update_seen_workloads
+from console.scheduling.run_times import PastRun, PastTimes, run_times
 from console.scheduling.start_simulation import all_gpu_flavors, expected_starts, virtual_cluster_of
-from console.scheduling.start_windows import PastRun, PastTimes, StartWindows, run_times, start_windows, with_windows
+from console.scheduling.start_windows import StartWindows, start_windows, with_windows
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster

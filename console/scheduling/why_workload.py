@@ -10,13 +10,7 @@ from msgspec.structs import replace
 from console.kube.objects.meta import GPU, condition, is_condition_true
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet, WatchState, per_snapshot
-from console.scheduling.free_slots import (
-    TopologyDemand,
-    eligible_nodes,
-    explain_topology,
-    refused_flavor,
-    topology_demand_of,
-)
+from console.scheduling.free_slots import eligible_nodes
 from console.scheduling.kueue_messages import KueueMessage, preempted_by, read_message
 from console.scheduling.kueue_snapshot import (
     closed_reason,
@@ -26,8 +20,10 @@ from console.scheduling.kueue_snapshot import (
     queue_order,
     queue_position,
 )
-from console.scheduling.quota_ledger import best_flavor, explain_quota, flavor_account
+from console.scheduling.quota_ledger import best_flavor, flavor_account
 from console.scheduling.why import Category, Why
+from console.scheduling.why_quota import explain_quota
+from console.scheduling.why_topology import TopologyDemand, explain_topology, refused_flavor, topology_demand_of
 from kueue_rules import AdmissionCheck, AdmissionVerdict, open_checks
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ class ApiServer:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        bookmark_every: float = 60.0,
+        bookmark_seconds: float = 60.0,
     ) -> None:
         self.admin = admin_account()
         self.reader = reader_account()
@@ -70,7 +70,7 @@ class ApiServer:
         self._accounts = {account.token: account for account in (self.admin, self.reader)}
         self._storage = storage
         self._host, self._port = host, port
-        self._bookmark_every = bookmark_every
+        self._bookmark_seconds = bookmark_seconds
         self._lists = ListPager(storage)
         self._changes = ObjectWriter(storage)
         self._streams = PodStreams(storage, runtime)
@@ -210,7 +210,7 @@ class ApiServer:
     async def _watch(self, request: web.Request, wish: WatchRequest, writer: ObjectEncoder) -> web.StreamResponse:
         if self.gone_as_status and wish.version:
             self._storage.events_since(wish.resource, wish.version)
-        watch = OpenWatch(self._storage, wish, writer, bookmark_every=self._bookmark_every)
+        watch = OpenWatch(self._storage, wish, writer, bookmark_seconds=self._bookmark_seconds)
         self._watches.add(watch)
         response = web.StreamResponse(
             headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from practice.objects.selectors import Predicate
     from practice.objects.storage import Storage
 
-_BOOKMARK_EVERY = 60.0
 _LAST_BOOKMARK = 2.0  # seconds before its end at which a watch says how far it came
 _DEFAULT_TIMEOUT = (1800, 3600)
 
@@ -54,12 +53,12 @@ class OpenWatch:
     """One open watch; iterates over chunks of event lines."""
 
     def __init__(
-        self, storage: Storage, request: WatchRequest, writer: ObjectEncoder, *, bookmark_every: float = _BOOKMARK_EVERY
+        self, storage: Storage, request: WatchRequest, writer: ObjectEncoder, *, bookmark_seconds: float
     ) -> None:
         self._storage = storage
         self._request = request
         self._writer = writer
-        self._bookmark_every = bookmark_every
+        self._bookmark_seconds = bookmark_seconds
         self._pending: deque[Event] = deque()
         self._event_arrived = asyncio.Event()
         self._ended: ApiError | None = None
@@ -115,10 +114,10 @@ class OpenWatch:
     def _bookmark_times(self, end_time: float) -> Iterator[float]:
         """Yield when bookmarks are due: at intervals, and shortly before the timeout."""
         if self._request.bookmarks:
-            due = time.monotonic() + self._bookmark_every
+            due = time.monotonic() + self._bookmark_seconds
             while due < end_time - _LAST_BOOKMARK:
                 yield due
-                due += self._bookmark_every
+                due += self._bookmark_seconds
             if end_time - _LAST_BOOKMARK > time.monotonic():
                 yield end_time - _LAST_BOOKMARK
         while True:

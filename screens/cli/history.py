@@ -26,7 +26,7 @@ from console.launch.run_record import (
 )
 from console.metrics.alarm import ALARM_GLYPH
 from console.metrics.gpu_time_ledger import Ledger, LedgerBox, sum_ledgers
-from console.metrics.time_spans import decode_seen_time
+from console.metrics.time_spans import decode_recorded_spans
 from console.session import Session, load_catalog
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
@@ -260,7 +260,7 @@ def _group_runs(records: Iterable[RunRecord], by: str, now: float) -> Rows:
     found: Rows = {}
     for run in records:
         cost = run.ledger(now)
-        nodes = decode_seen_time(run.seen).nodes if by == "node" else ()
+        nodes = decode_recorded_spans(run.seen).nodes if by == "node" else ()
         if nodes and run.gpus % len(nodes) == 0:
             for node in nodes:
                 found.setdefault(node, []).append(cost.scale(run.gpus // len(nodes), run.gpus))
@@ -293,7 +293,7 @@ def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], run_count:
 
 
 def _show_run(run: RunRecord, now: float, options: LedgerOptions) -> int:
-    cost, seen = run.ledger(now), decode_seen_time(run.seen)
+    cost, seen = run.ledger(now), decode_recorded_spans(run.seen)
     if options.json:
         alarms = [asdict(alarm) for alarm in run.alarms]
         report = {"name": run.name, "number": run.number, "outcome": run.outcome, "why": run.why, "alarms": alarms}

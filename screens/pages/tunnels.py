@@ -56,13 +56,13 @@ class TunnelsScreen(LiveScreen):
         yield SentenceLine(id="explanation")
 
     def on_mount(self) -> None:
-        self.set_interval(POLL_SECONDS, self.read)  # other programs open tunnels too
+        self.set_interval(POLL_SECONDS, self.reload_tunnels)  # other programs open tunnels too
 
     def show_fleet(self, fleet: Fleet) -> None:
-        self.read()
+        self.reload_tunnels()
 
     @work(group="tunnels", exclusive=True)
-    async def read(self) -> None:
+    async def reload_tunnels(self) -> None:
         if not self.is_current or not self.app.connected:
             return
         with self.report_errors("The tunnels could not be read"):
@@ -117,7 +117,7 @@ class TunnelsScreen(LiveScreen):
                 for each in chosen:
                     await self.session.tunnels.stop_tunnel(each.name)
             self.table.clear_marks()
-            self.read()
+            self.reload_tunnels()
 
     @work(group="actions")
     async def action_keep(self) -> None:
@@ -139,7 +139,7 @@ class TunnelsScreen(LiveScreen):
                 with self.report_errors("Not moved"):
                     await self.session.tunnels.stop_tunnel(tunnel.name)
                     await open_ports(self, tunnel.address, ports, keeps_open=True)
-            self.read()
+            self.reload_tunnels()
 
     @work(group="actions")
     async def action_save(self) -> None:
@@ -182,7 +182,7 @@ class TunnelsScreen(LiveScreen):
                 if typed:
                     job, _, rank = typed.partition(" ")
                     await ask_and_open(self, PodAddress.parse(namespace, job, rank.strip()))
-        self.read()
+        self.reload_tunnels()
 
 
 OTHER_PORT = "another"

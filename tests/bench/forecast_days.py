@@ -26,8 +26,9 @@ from console.kube.snapshot import Fleet
 from console.scheduling.forecast_record import RecordedWindow, compare, correct_windows
 from console.scheduling.job_arrivals import SeenWorkload, add_seen_workloads, expected_arrivals
 from console.scheduling.kueue_snapshot import kueue_workload
+from console.scheduling.run_times import PastRun, PastTimes, run_times
 from console.scheduling.start_simulation import virtual_cluster_of
-from console.scheduling.start_windows import PastRun, PastTimes, StartWindow, run_times, start_windows
+from console.scheduling.start_windows import StartWindow, start_windows
 from kueue_rules import SnapshotWorkload as KueueWorkload
 from tests.bench.rows import Bound
 from tests.screens.scene import a4

@@ -9,8 +9,9 @@ import pytest
 
 from console.kube.objects.workload import Workload
 from console.scheduling.kueue_snapshot import workload_of_job
+from console.scheduling.run_times import PastTimes, run_times
 from console.scheduling.start_simulation import expected_starts
-from console.scheduling.start_windows import PastTimes, run_times, start_windows, with_windows
+from console.scheduling.start_windows import start_windows, with_windows
 from console.scheduling.why_workload import why_workload
 from console.session import Session
 from tests.contract.client import Object

@@ -50,7 +50,7 @@ async def test_an_open_watch_can_be_expired_or_closed(api: ServedApi) -> None:
 
 
 async def test_bookmarks_come_to_who_allows_them(tmp_path: Path) -> None:
-    async with serving(tmp_path, bookmark_every=0.05) as api:
+    async with serving(tmp_path, bookmark_seconds=0.05) as api:
         async with api.watch(MAPS, resourceVersion=await now(api), allowWatchBookmarks="true") as events:
             await api.post("/api/v1/namespaces", {"metadata": {"name": "other"}})
             newest = str(api.storage.version)

@@ -27,13 +27,14 @@ from console.logs.log_line import LogLine, PodLine
 from console.metrics.alarm import AlarmKind, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
-from console.metrics.health import JobHealth, foreseen_ends
+from console.metrics.health import JobHealth
 from console.metrics.job_measures import JobMeasures, LogReader
 from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.progress_reader import JobProgressReader
+from console.scheduling.run_times import RunTime
 from console.scheduling.start_simulation import expected_starts
-from console.scheduling.start_windows import MIN_ROLLOUTS, RunTime, start_windows, with_windows
+from console.scheduling.start_windows import MIN_ROLLOUTS, start_windows, with_windows
 from practice.programs.choose_program import RECIPES
 from practice.programs.job_faults import KINDS
 from practice.programs.steps import ExitStep, PauseStep, PrintLine, ProgramContext, SharedFacts
@@ -211,8 +212,9 @@ def forecast(line: JobLine) -> str:
         queue, LocalQueue("default", "a4", cluster_queue="a4"), ResourceFlavor("a4"),
         line.jobset, claim(line.jobset), behind, waits, *line.fleet.pods.values(),
     )  # fmt: skip
-    assert line.job_progress is not None
-    left, open_ends = foreseen_ends(fleet, {line.jobset.uid: line.job_progress})
+    running = JobProgressReader(cast("Any", None), cast("Any", None))
+    running.known = {line.jobset.uid: cast("Any", line.job_progress)}
+    left, open_ends = running.foresee_ends(fleet)
     earlier = {line.jobset.uid: RunTime(7200, 0.1)}
     windows = start_windows(fleet, left, earlier, budget=30, rollouts=MIN_ROLLOUTS, open_ends=open_ends)
     return start_words(with_windows(expected_starts(fleet, left, open_ends), windows)[waits.key], fleet.at)

@@ -105,14 +105,14 @@ def release_quota(workload: Object, reason: str, message: str, now: float, relea
     sync_admitted(workload, now, release)
 
 
-def record_requests(workload: Object, info: SnapshotWorkload) -> None:
+def record_requests(workload: Object, snapshot_workload: SnapshotWorkload) -> None:
     """Write the requests of a waiting Workload into its status."""
     workload["status"]["resourceRequests"] = [
         {
             "name": item.name,
             "resources": {name: format_quantity(value) for name, value in sorted(item.requests.items())},
         }
-        for item in info.pod_sets
+        for item in snapshot_workload.pod_sets
     ]
 
 

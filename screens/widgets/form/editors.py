@@ -108,7 +108,7 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
         """Edit this text, completed by these names, or a choice of these words."""
         self._words, self._cursor_only_spans = tuple(words), None
         self.password, self.placeholder = secret, placeholder
-        self.complete(names)
+        self.set_suggestions(names)
         self.typed = text
         self.refresh()
 
@@ -127,8 +127,8 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
         """Whether the line has no value to type."""
         return self._cursor_only_spans is not None
 
-    def complete(self, names: Sequence[str]) -> None:
-        self.suggester = SuggestFromList(names, case_sensitive=False) if names else None
+    def set_suggestions(self, suggestions: Sequence[str]) -> None:
+        self.suggester = SuggestFromList(suggestions, case_sensitive=False) if suggestions else None
 
     @property
     def typed(self) -> str:

@@ -414,7 +414,7 @@ class FormPage(Widget):
             self.choices.renew(self.offer)
             self.place_editor()
         if self._editor is self._line and self.field is not None and self.field.kind not in CHOICE_KINDS:
-            self._line.complete(self._offered_names())
+            self._line.set_suggestions(self._offered_names())
 
     def redraw(self, *, lines_changed: bool = False) -> None:
         """Redraw the form after its model has changed; `lines_changed`: the lines of the form have changed too."""

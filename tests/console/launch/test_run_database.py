@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from console.launch.run_database import SCHEMA_VERSION, RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord
 from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.time_spans import RecordedSpans, SpanKind, TimeSpan, decode_seen_time
+from console.metrics.time_spans import RecordedSpans, SpanKind, TimeSpan, decode_recorded_spans
 
 RUN = RunRecord(
     "nccl-all-reduce", "anna-nccl", "team", {"gpus": 16, "env": {"NCCL_DEBUG": "INFO", "GONE": None}},
@@ -111,12 +111,12 @@ async def test_what_two_consoles_saw_of_the_time_of_a_run_is_kept_together(place
     await second.update_run(kept, replace(kept, seen=late.encode()))
     await second.close()
     (run,) = await first.list_runs()
-    assert decode_seen_time(run.seen) == RecordedSpans(
+    assert decode_recorded_spans(run.seen) == RecordedSpans(
         1000.0, 1010.0, ("n0",), 1,
         (TimeSpan(1020.0, 1080.0, SpanKind.STEPS, 0, 30), TimeSpan(1080.0, 1200.0, SpanKind.STEPS, 30, 90)),
     )  # fmt: skip
     await first.close()
-    assert decode_seen_time("of a newer console") == RecordedSpans()
+    assert decode_recorded_spans("of a newer console") == RecordedSpans()
 
 
 async def test_a_run_that_an_older_version_called_stalled_was_stopped(place: Path) -> None:

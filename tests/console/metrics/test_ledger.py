@@ -14,7 +14,7 @@ from console.metrics.time_spans import (
     RecordedSpans,
     SpanKind,
     TimeSpan,
-    decode_seen_time,
+    decode_recorded_spans,
     find_phase,
     list_seen,
     merge_spans,
@@ -151,7 +151,7 @@ class Script:
 
     def ledger(self, spans: list[TimeSpan], *, wasted: bool = False) -> Ledger:
         seen = RecordedSpans(BEGIN, self.ready, ("n0",), 0, tuple(merge_spans(spans, self.moments)))
-        assert decode_seen_time(seen.encode()) == seen
+        assert decode_recorded_spans(seen.encode()) == seen
         run = RunMoments(self.gpus, BEGIN, self.admitted, self.now, True, wasted)
         return compute_ledger(run, seen, self.alarms)
 
@@ -359,7 +359,7 @@ def boxes_of(
     reader.feed_lines([PodLine(0, time, text, 0, "train-0", "main") for time, text in lines])
     reader.close()
     seen = RecordedSpans(BEGIN, BEGIN + 5, (), 0, tuple(measures.list_spans(BEGIN + end, Thresholds())))
-    assert decode_seen_time(seen.encode()) == seen
+    assert decode_recorded_spans(seen.encode()) == seen
     alarms = [Alarm(AlarmKind.STALL, "no step", BEGIN + end - 1, began=lines[-1][0])] if alarm else []
     found = compute_ledger(RunMoments(1, BEGIN, BEGIN, BEGIN + end, over, wasted), seen, alarms)
     assert sum(found.boxes.values()) == 1000 * end

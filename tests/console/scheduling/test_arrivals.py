@@ -21,7 +21,8 @@ from console.scheduling.job_arrivals import (
     read_seen_workloads,
     update_seen_workloads,
 )
-from console.scheduling.start_windows import ExpectedArrivals, PastRun, PastTimes, RunTime, start_windows
+from console.scheduling.run_times import PastRun, PastTimes, RunTime
+from console.scheduling.start_windows import ExpectedArrivals, start_windows
 from tests.console.scheduling.test_start_windows import LONG, key, scene, window
 from tests.fakes import fleet_of
 from tests.screens.queue_scene import claim, cluster_queue, job

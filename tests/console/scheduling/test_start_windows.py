@@ -15,14 +15,11 @@ from console.kube.snapshot import Fleet
 from console.scheduling import start_windows as module
 from console.scheduling.forecast_record import RecordedWindow, compare, read_recorded_windows, score, update_record
 from console.scheduling.launch_forecast import LaunchDemand, with_waiting_launch
+from console.scheduling.run_times import PastRun, PastTimes, RunTime, run_times
 from console.scheduling.start_simulation import expected_starts, first_waiting
 from console.scheduling.start_windows import (
-    PastRun,
-    PastTimes,
-    RunTime,
     StartWindow,
     StartWindows,
-    run_times,
     start_windows,
     with_windows,
 )
