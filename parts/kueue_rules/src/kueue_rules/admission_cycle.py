@@ -1,7 +1,4 @@
-"""One admission cycle on a snapshot: the head of every queue is admitted, preempts others, or waits.
-
-Ports the scheduler of Kueue 0.18.
-"""
+"""One admission cycle on a snapshot: each queue's head is admitted, preempts others, or waits, as in Kueue 0.18."""
 
 from __future__ import annotations
 
@@ -53,10 +50,7 @@ class Decision(Struct, eq=False):
 
 
 def admission_cycle(heads: Iterable[SnapshotWorkload], snapshot: Snapshot) -> list[Decision]:
-    """The decisions on the heads of all queues in the order they were made, skipped ones last.
-
-    Afterwards the snapshot holds the admitted workloads too.
-    """
+    """The decisions on all queues' heads in order, skipped ones last; the snapshot then holds the admitted ones."""
     with snapshot.one_cycle():
         return _new_decisions(heads, snapshot)
 
@@ -145,7 +139,7 @@ class _Cycle:
         return choice, targets
 
     def _try_partial_admission(self, workload: SnapshotWorkload) -> tuple[FlavorChoice, list[PreemptionTarget]] | None:
-        """The choice with the most pods that fit, at least each pod set's minimum, and whom it preempts."""
+        """The choice with the most pods that fit, at least each minimum, and whom it preempts; None if none fits."""
         spare = [each.count - (each.count if each.min_count is None else each.min_count) for each in workload.pod_sets]
         found, low, high = None, 1, sum(spare)
         while low <= high:  # how many pods are left out in all; each pod set gives its share of them

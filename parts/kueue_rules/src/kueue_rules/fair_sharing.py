@@ -83,7 +83,7 @@ def unfairest_first(
 
 
 def below_common_cohort(queue: QuotaNode, other_node: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
-    """The two children of the lowest common cohort, one above or equal to each queue."""
+    """The two children of the lowest common cohort: the one above or equal to `queue`, that of `other_node`."""
     mine, theirs = [queue, *queue.ancestors()], [other_node, *other_node.ancestors()]
     while mine[-1] is theirs[-1]:
         mine.pop()

@@ -152,7 +152,7 @@ class FlavorChoice(Struct):
     def assign_places(
         self, snapshot: Snapshot, *, assumes_empty: bool = False, failed_nodes: Sequence[str] = ()
     ) -> tuple[PodSetChoice, str] | None:
-        """Set the domains of all pod sets; returns the first pod set without room, and why."""
+        """Set the domains of all pod sets; returns the first pod set without room, and why, or None."""
         placed = self.placed()
         wanted = [WantedPlaces(snapshot.trees[one.tree], one.pod_set) for one in placed]
         found, why = assign_together(wanted, empty=assumes_empty, failed=failed_nodes)
@@ -472,7 +472,7 @@ class TriedFlavorMemory:
         return self._tried[workload.cluster_queue].get(workload.key, ())
 
     def note(self, workload: SnapshotWorkload, message: str, choice: FlavorChoice | None = None) -> None:
-        """Remember which flavor a workload tried last, and how well it fitted."""
+        """Remember a workload's message and, if the last one was the same, the flavors that `choice` has tried."""
         known = self._messages.get(workload.key) == message
         self._messages[workload.key] = message
         tried = self._tried[workload.cluster_queue]

@@ -230,7 +230,7 @@ def read_scenario(text: str) -> Scenario:
 
 
 def _compose_nodes(text: str) -> yaml.Node | None:
-    """The root node of a YAML text; aliases, which can expand to gigabytes, and deep nesting are refused."""
+    """The root node of a YAML text, None if empty. ScenarioError for deep nesting, and aliases, which may expand."""
     import yaml  # 40 ms, for those who read some
 
     class PlainLoader(yaml.SafeLoader):

@@ -109,7 +109,7 @@ class _GpuUsage(Struct, eq=False):
         self.changes.append((now, self.gpus))
 
     def seconds(self, start_time: float, end_time: float) -> float:
-        """GPU seconds used between two times."""
+        """GPU seconds used between two times, in seconds of the virtual clock."""
         total, at, used = 0.0, start_time, 0
         for moment, gpus in self.changes:
             if moment >= end_time:

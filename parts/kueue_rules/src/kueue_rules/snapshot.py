@@ -240,7 +240,7 @@ class Snapshot:
         fair_sharing: Sequence[str] = (),
         release: KueueRelease = KueueRelease(),  # noqa: B008
     ) -> None:
-        """`fair_sharing`: the preemption strategies in order; empty disables fair sharing."""
+        """`trees`: by flavor; `fair_sharing`: the preemption strategies in order, empty disables fair sharing."""
         self.fair_sharing, self.release = tuple(fair_sharing), release
         self.queues = {each.name: each for each in queues}
         self.flavors = {each.name: each for each in flavors}

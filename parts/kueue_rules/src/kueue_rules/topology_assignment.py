@@ -147,7 +147,7 @@ class _ExclusionCounts(Struct):
     reasons: Counter[str] = field(default_factory=Counter)
 
     def words(self) -> str:
-        """The counts of excluded nodes, as Kueue appends them to its message."""
+        """The counts of excluded nodes, as Kueue appends them to its message; empty if none was excluded."""
         if not self.reasons:
             return ""
         listed = ", ".join(sorted(f"{reason}: {count}" for reason, count in self.reasons.items()))
@@ -358,7 +358,7 @@ def _resolve_request(tree: TopologyTree, pod_set: SnapshotPodSet) -> tuple[_Reso
 
 
 def _inner_layers(tree: TopologyTree, request: TopologyRequest, above: int) -> tuple[dict[int, int], str]:
-    """The number of pods that must stay together at each topology level below the first slice layer."""
+    """(by topology level below `above`, how many pods must stay together; the fault of an invalid request, or "")."""
     found: dict[int, int] = {}
     size = request.slice_size
     for name, part in request.inner_layers:
@@ -425,7 +425,7 @@ def _count_fitting_pods(
 
 
 def _count_pods_that_fit(free: Amounts, used: Amounts, single: Iterable[tuple[str, int]]) -> tuple[int, str]:
-    """The number of pods that fit; if none does, also the resource that is short."""
+    """(number of pods that fit, or 0; then the resource that is short, else "")."""
     fewest = sys.maxsize
     for name, value in single:
         fits = (free.get(name, 0) - used.get(name, 0)) // value

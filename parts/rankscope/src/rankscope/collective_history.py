@@ -58,7 +58,7 @@ def collective_kind(op: str) -> str:
 def find_mismatch(fields: Mapping[int, RankHistory], *, only_sizes: bool = False) -> CollectiveMismatch | None:
     """The first collective that the ranks of a group called by different names, or sizes where these must agree.
 
-    With `only_sizes` different names do not count.
+    None if there is none; with `only_sizes` different names do not count.
     """
     marks: dict[tuple[str, str], int] = {}
     rows: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)

@@ -218,7 +218,7 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
 
 
 def _estimate_cost(late: LateOnGpu, lost: float, *, gathers: bool) -> LateOnGpu:
-    """The late rank with the share of each step that its lateness costs."""
+    """The late rank with the share of each step that its lateness costs; `lost`: the share that others' hosts lose."""
     share = (late.low + late.high) / 2 if gathers else late.share
     if max(MIN_PACE_SHARE, MIN_PART_OF_WAIT * share) <= lost < share:
         least, most = min(late.low - WAIT_ERROR, lost - PACE_ERROR), min(late.high, lost + PACE_ERROR)
@@ -378,7 +378,7 @@ def _mean_and_half(values: Sequence[float], part: float) -> tuple[float, float]:
 
 
 def _root_causes(judged: Mapping[ProcessGroup, _GroupLateness]) -> dict[int, tuple[ProcessGroup, LateOnGpu]]:
-    """The late ranks and their groups, without pipeline stages and without ranks that wait in another group."""
+    """By late rank its group and lateness, without pipeline stages and ranks that wait in another group."""
     own: dict[int, list[frozenset[int]]] = defaultdict(list)  # the members of each group of a rank
     waits: dict[int, dict[ProcessGroup, float]] = defaultdict(dict)
     for group, lateness in judged.items():
@@ -412,7 +412,7 @@ def _is_stage(group: ProcessGroup, late: frozenset[int], own_groups: Mapping[int
 
 
 def _slow_link(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> SlowLink | None:
-    """The pod whose connections have longer round trips than all others, or whose NICs are slower."""
+    """The pod whose connections have longer round trips than all others, or whose NICs are slower; None without one."""
     pods = {number: pod for number, pod in pods.items() if pod.ranks}
     rates: dict[tuple[tuple[str, str], ...], list[int]] = defaultdict(list)
     for number, pod in pods.items():
@@ -446,7 +446,7 @@ def _slow_link(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> Sl
 
 
 def _shortest_round_trips(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> dict[frozenset[int], float]:
-    """The least round trip between two pods, in seconds."""
+    """The least round trip by pair of pods, in seconds; both ends' measurements are averaged."""
     trips: dict[frozenset[int], dict[int, float]] = defaultdict(dict)
     for number, pod in pods.items():
         for peer, trip, _ in pod.links:

@@ -194,7 +194,7 @@ class _WaitGraph:
 
     @staticmethod
     def peer(group: ProcessGroup, operation: Operation) -> int | None:
-        """The rank to which a point-to-point operation sends, or from which it receives."""
+        """The rank to which a point-to-point operation sends, or from which it receives; None if unknown."""
         found = _SEND_OR_RECEIVE.search(operation.op)
         number = int(found[4]) if found else -1
         return group.ranks[number] if 0 <= number < len(group.ranks) else None
@@ -254,7 +254,7 @@ def judge_dumps(
 
 
 def _find_mismatch(graph: _WaitGraph, *, blocked: bool) -> Finding | None:
-    """The finding that ranks of a group called different collectives under the same number.
+    """The finding that ranks of a group called different collectives under one number; None if none did.
 
     `blocked`: only groups in which ranks wait; else all groups, and only sizes that differ.
     """
@@ -293,7 +293,7 @@ def _find_mismatch(graph: _WaitGraph, *, blocked: bool) -> Finding | None:
 
 
 def _find_awaited(graph: _WaitGraph, gone_ranks: frozenset[int]) -> Finding | None:
-    """The finding of ranks that others wait for and that wait in no operation; ranks without a process come first."""
+    """The finding of ranks that others wait for and that wait for none, those without process first; else None."""
     awaited = frozenset[int]().union(*graph.of.values())
     found = awaited - graph.blocked.keys()
     found = found & gone_ranks or found
@@ -329,7 +329,7 @@ _GroupCollective = tuple[str, str, int]
 
 
 def _find_skipped_collective(graph: _WaitGraph) -> Finding | None:
-    """The finding of ranks that skipped a collective, where ranks wait for each other."""
+    """The finding of ranks that skipped a collective, where ranks wait for each other; None if it is not certain."""
     lacked: dict[_GroupCollective, set[int]] = defaultdict(set)
     unlaunched: dict[_GroupCollective, set[int]] = defaultdict(set)
     stuck: dict[_GroupCollective, set[ProcessGroup]] = defaultdict(set)
@@ -367,7 +367,7 @@ def _describe_left_out(graph: _WaitGraph, few: _GroupCollective, ranks: set[int]
 
 
 def _find_wait_cycle(graph: _WaitGraph) -> Finding | None:
-    """The finding that ranks wait for each other, directly or through others."""
+    """The finding that ranks wait for each other, directly or through others; None if none do."""
     rank, seen = next((rank for rank, awaited in graph.of.items() if awaited), None), list[int]()
     while rank is not None and rank not in seen:
         seen.append(rank)

@@ -278,7 +278,7 @@ def rank_by_process(
 
 
 def judge_processes(dumps: Sequence[RankDump], processes: Sequence[TracedProcess]) -> Finding | None:
-    """The verdict of the flight recorders' dumps, with the stacks taken into account."""
+    """The verdict of the flight recorders' dumps, with the stacks taken into account; None as of `judge_dumps`."""
     stacks = [each for each in processes if each.where.doing not in (Activity.UNKNOWN, Activity.NOT_ASKED)]
     return judge_dumps(
         dumps,

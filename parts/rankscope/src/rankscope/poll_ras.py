@@ -138,7 +138,7 @@ def read_text(text: str) -> ParsedAnswer:
 
 
 def read_counts(text: str) -> tuple[dict[Process, int], BehindCounts]:
-    """The listed ranks of one kind of operation, and how far they are behind the foremost."""
+    """(rank by process in one kind of operation; by process how far it is behind the foremost, if only few are)."""
     groups: list[tuple[int, int, list[Process]]] = []
     ranks: dict[Process, int] = {}
     for line in text.splitlines():

@@ -95,7 +95,7 @@ def read_cpu_time(folder: str) -> float | None:
 
 
 def env_number(env: dict[str, str], names: tuple[str, ...]) -> int | None:
-    """The value of the first of these environment variables that is a number."""
+    """The value of the first of these environment variables that is a number; None if none is."""
     return next((int(env[name]) for name in names if env.get(name, "").isdigit()), None)
 
 
@@ -193,7 +193,7 @@ def check_reachable(address: str, port: int) -> dict[str, Any]:
 
 
 def check_master(processes: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The rendezvous address of the ranks, and whether it can be reached from here."""
+    """The rendezvous address of the ranks, and whether it can be reached from here; None if it is not set."""
     for env in [each["env"] for each in processes] + [os.environ]:
         address, port = env.get("MASTER_ADDR", ""), env.get("MASTER_PORT", "")
         if address and port.isdigit():
@@ -215,7 +215,7 @@ def read_rdma_state() -> list[dict[str, str]]:
 
 
 def query_ras() -> dict[str, str]:
-    """NCCL's verbose RAS status, or why the service does not answer."""
+    """NCCL's verbose RAS status as `text`, or `why` the service does not answer; the other one is empty."""
     tool = shutil.which("ncclras")
     try:
         if tool:
@@ -606,7 +606,7 @@ def read_link(message: bytes, node_fields: dict[str, list[list[Any]]]) -> None:
 
 
 def watch_links(find: Callable[[], list[list[Any]]] = find_links, pause: float = 0.15) -> list[list[Any]]:
-    """The shortest round trip to each peer on another machine, measured several times."""
+    """The shortest round trip to each peer on another machine, measured several times, `pause` seconds apart."""
     best: dict[str, list[Any]] = {}
     for at in range(LINK_LOOKS):
         time.sleep(pause * bool(at))

@@ -88,10 +88,7 @@ def run_child(python: str, length: int, data: bytes) -> Tuple[int, str, str]:
 
 
 def load_analyser() -> Tuple[Any, Any]:
-    """The analyser's function and its options; exits where this PyTorch's analyser returns no findings.
-
-    Early ones only log them.
-    """
+    """The analyser's function and its options; exits if this PyTorch's, as early ones, returns no findings."""
     import_module("torch")
     sys.path.insert(0, TORCH_SOURCES)
     for name in ANALYSER_MODULES:

@@ -182,10 +182,7 @@ class SlowReport:
 
 
 def parse_polls(output: bytes, most_ranks: int = MAX_RANKS) -> RasPolls:
-    """Parse the output of poll_ras.py.
-
-    Raises UnreadableAnswer if it is invalid, or has more ranks than the job's pods can have.
-    """
+    """Parse the output of poll_ras.py. UnreadableAnswer if invalid, or with more ranks than the job's pods can have."""
     check_json_cost(output, "What the pod tells of NCCL")
     head, over, active = _PollHeader(), "", frozenset[int]()
     processes: list[PolledProcess] = []
@@ -293,7 +290,7 @@ def _measure_lateness(
     steps: int | None,
     usual_seconds: float,
 ) -> tuple[LateRank, int]:
-    """The lateness of a process, and the number of answers in which it was late."""
+    """The lateness of a process, and how many times it became late; `steps`: made meanwhile, None if unknown."""
     times_late = late_of.get(process.number, {})
     everywhere = _is_late_everywhere(process, times_late, polls.active)
     when = sorted(times_late)
@@ -340,7 +337,7 @@ def _is_late_everywhere(
 
 
 def _confidence_interval(late_answers: Sequence[int], count: int, steps: int | None) -> tuple[float, float]:
-    """The 95 % confidence interval of the share of answers in which a rank was late."""
+    """(low, high) at 95 % for the share of `count` answers with a late rank; `steps`: made meanwhile, if known."""
     share = len(late_answers) / count
     middle = (share + NORMAL_95**2 / (2 * count)) / (1 + NORMAL_95**2 / count)
     half = NORMAL_95 / (1 + NORMAL_95**2 / count) * (share * (1 - share) / count + NORMAL_95**2 / (4 * count**2)) ** 0.5
@@ -409,7 +406,7 @@ def _without_cause(late: LateRank) -> LateRank:
 def _merge_gpu_lateness(
     late: LateOnGpu, asked_rank: LateRank | None, nodes: Mapping[int, str], report: SlowReport
 ) -> LateRank:
-    """One late rank by both measurements: NCCL's answers, and the times of collectives on the GPU."""
+    """One late rank by both measurements: NCCL's answers (None if not late in them), and the times on the GPU."""
     host, pid = (asked_rank.host, asked_rank.pid) if asked_rank else (None, None)
     cause = _cause_by_launches(late, asked_rank, report)
     # That a GPU is slow two instruments tell: the times on it, and the launches in time of its host.

@@ -185,5 +185,5 @@ def _plain_function_name(frame: Frame) -> str:
 
 
 def find_own_code(frames: Iterable[Frame]) -> Frame | None:
-    """The innermost call outside well-known libraries."""
+    """The innermost call outside well-known libraries; None if there is none."""
     return next((each for each in frames if not _LIBRARY_FILE.search(each.file) and each.function != "<module>"), None)

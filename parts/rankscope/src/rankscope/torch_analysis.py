@@ -152,7 +152,7 @@ class _CallNumbers:
 def _build_entries(
     name: str, members: Mapping[int, RankDump], limit: int, kinds: _CallNumbers
 ) -> dict[str, _RankEntries]:
-    """Each rank's collectives in a group, from the earliest that all ranks still remember; empty if there is none."""
+    """By rank its collectives in a group, from the earliest that all ranks still remember; empty if there is none."""
     calls = {rank: _list_calls(dump, dump.history[name][1:], kinds) for rank, dump in members.items()}
     begins = {rank: dump.history[name][0] for rank, dump in members.items()}
     last = max(begins[rank] + len(calls[rank]) for rank in members) - 1

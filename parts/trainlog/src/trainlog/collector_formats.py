@@ -377,7 +377,7 @@ def _record_text(record: dict[str, Any]) -> str | None:
 
 
 def _first_field(record: dict[str, Any], names: Iterable[str]) -> str:
-    """The first of these fields that the record has; dotted names are nested, such as resource.labels.pod_name."""
+    """The first of these fields that has text, else empty; dotted names are nested (resource.labels.pod_name)."""
     for name in names:
         value: Any = record
         for part in (name,) if name in record else name.split("."):
@@ -388,7 +388,7 @@ def _first_field(record: dict[str, Any], names: Iterable[str]) -> str:
 
 
 def _find_columns(heading: str) -> tuple[int, int, int] | None:
-    """The column numbers of text, time and pod, if that line is the heading of such a table."""
+    """(column numbers of text, time and pod, -1 if absent) by the heading of a CSV table; None for another line."""
     cells = [cell.strip() for cell in _split_cells(heading.strip())]
     plain = all(re.fullmatch(r"[\w@./ -]{1,80}", cell) for cell in cells)
     if len(cells) < 2 or len(set(cells)) < len(cells) or not plain:

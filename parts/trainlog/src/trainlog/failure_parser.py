@@ -134,7 +134,7 @@ class _OpenTraceback(Struct):
         return _GROUP_BAR.sub("", text, count=1) if self.group else text
 
     def is_open(self, bare: str | None, line: int) -> bool:
-        """Whether the last line of the traceback is still to come."""
+        """Whether the traceback's last line is still to come; `bare`: without labels, None: of another process."""
         if line - self.line >= 2000:
             return False
         if bare is not None and (self.prefix is not None or self.group):

@@ -45,7 +45,7 @@ class WordSearch:
 
     @cached_property
     def _full_search(self) -> BytesAhoCorasick | None:
-        """The automaton for all words, built on first use; rebuilt as a faster one once there is much to search."""
+        """The automaton for all words (None without any), built on first use; rebuilt as a faster one for long logs."""
         kind = Implementation.DFA if self._bytes > _BYTES_WORTH_DFA else Implementation.ContiguousNFA
         return BytesAhoCorasick(self._longer, MatchKind.LeftmostFirst, kind) if self._longer else None
 
@@ -152,10 +152,10 @@ class LineBlocks:
         self._max_length = max_length
         self._returns = returns
         self._rest = b""
-        self.raw = b""  # what `add` gave last, with the carriage returns that it had
+        self.raw = b""  # what `feed` gave last, with the carriage returns that it had
 
     def feed(self, data: bytes) -> bytes:
-        """The complete lines so far, with their line ends; with `returns` a carriage return ends a line too."""
+        """The complete lines so far, with line ends, else empty; with `returns` a carriage return ends a line too."""
         cut = data.rfind(b"\n") + 1
         if self._returns:
             cut = max(cut, data.rfind(b"\r") + 1)

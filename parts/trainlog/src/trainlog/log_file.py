@@ -29,10 +29,7 @@ class NotALog(UnreadableLog):
 
 
 def iter_pieces(name: str, add_note: Callable[[str], None]) -> Iterator[bytes]:
-    """The bytes of a file or of standard input ("-"); `add_note` is called with a message when input is awaited.
-
-    Raises UnreadableLog.
-    """
+    """The bytes of a file or stdin ("-"); `add_note` gets a message if input is awaited. Raises UnreadableLog."""
     if name == "-" and not sys.stdin:  # none: it was closed before the program began
         raise UnreadableLog("Standard input is closed.", "Name a file, or send the log through a pipe.")
     try:

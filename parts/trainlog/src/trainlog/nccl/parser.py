@@ -133,7 +133,7 @@ class ProcessParser:
         self.rows = 0
 
     def parse_line(self, text: str, failure: re.Match[str] | None) -> GrowingTest | None:
-        """Parse a line; returns the changed test. `failure`: a match of a failure message in it."""
+        """Parse a line; returns the changed test, if any. `failure`: a match of a failure message in it."""
         if failure:
             return self.add_failure(failure.group().strip())
         if text[:1] == "#" and self.torn is None and not text.lstrip("# \t")[:1].isdigit():
@@ -171,7 +171,7 @@ class ProcessParser:
         return self._add_row(found)
 
     def _add_row(self, row: NcclRow | PartialRow) -> GrowingTest | None:
-        """Add a row to its test; a partial row waits for the rest, and does not begin a test."""
+        """Add a row to its test, which is returned; a partial row waits for the rest, and begins no test (None)."""
         if isinstance(row, PartialRow):
             self.torn = row
             return None
@@ -194,7 +194,7 @@ class ProcessParser:
         self.rows += len(rows)
 
     def flush(self) -> GrowingTest | None:
-        """Add a partial row whose rest will not come to its test; returns the test."""
+        """Add a partial row whose rest will not come to its test; returns the test, None without such a row."""
         torn, self.torn = self.torn, None
         row = row_without_in_place(torn, self.open[0].units if self.open else _CURRENT_UNITS) if torn else None
         return self._add_row(row) if row else None
@@ -209,7 +209,7 @@ class ProcessParser:
         return self.open[0] if self.open else self._new_test()
 
     def add_words(self, words: _Words | None) -> GrowingTest | None:
-        """Apply a header, footer or failure line to its test; returns the changed test."""
+        """Apply a header, footer or failure line to its test; returns the changed test, None if none changed."""
         if words is None:
             return None
         what, word, found, text = words
@@ -348,7 +348,7 @@ class NcclParser:
         return [run.to_test() for run in self.read(data, line)]
 
     def read(self, data: bytes, line: int | None = None) -> list[GrowingTest]:
-        """Parse more bytes; returns the changed tests without a copy of their rows."""
+        """Parse more bytes; returns the changed tests without a copy of rows. `line`: number of the first line."""
         block, at = self._line_blocks.feed(data), 0
         self._puzzle.begin_block(block, line)
         changed: dict[GrowingTest, None] = {}

@@ -217,7 +217,7 @@ def parse_nccl_json(data: bytes) -> NcclTest | None:
 
 
 def _parse_truncated_json(text: str) -> NcclTest | None:
-    """The complete results in truncated JSON of a test that was killed."""
+    """The complete results in truncated JSON of a test that was killed; None if there are none."""
     import json
 
     start = text.find("[", text.index(_RESULTS_KEY))
@@ -291,7 +291,7 @@ def _json_error(errors: Any) -> str | None:
 
 
 def _json_rank_count(config: Any) -> int | None:
-    """The number of processes: the length of the devices list, whatever number of threads and GPUs each has."""
+    """The number of ranks: entries of the devices list, times threads and GPUs of each; None if not listed."""
     devices = config.get("devices") if isinstance(config, dict) else None
     if not isinstance(devices, list) or not devices:
         return None

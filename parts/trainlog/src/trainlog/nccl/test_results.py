@@ -43,7 +43,7 @@ class NcclRow(msgspec.Struct, frozen=True):
 
     @property
     def best_busbw(self) -> float | None:
-        """Bus bandwidth of the better half, in GB/s."""
+        """Bus bandwidth of the better half, in GB/s; None if neither has one."""
         values = [half.busbw for half in (self.out_of_place, self.in_place) if half and half.busbw is not None]
         return max(values, default=None)
 
@@ -63,7 +63,7 @@ class NcclTest(Struct, frozen=True):
 
     @property
     def peak_busbw(self) -> float | None:
-        """The best bus bandwidth of any row and half, in GB/s."""
+        """The best bus bandwidth of any row and half, in GB/s; None if no row has one."""
         return max((row.best_busbw for row in self.rows if row.best_busbw is not None), default=None)
 
 

@@ -352,7 +352,7 @@ class TrainingParser:
             yield from self._learned.learn_from_line(text)
 
     def _parse_keras(self, text: str) -> StepReport | None:
-        """The step of a bar in the current epoch; later bars after the epoch's last step belong to other data."""
+        """The step of a bar in the current epoch, else None; bars after its last step belong to other data."""
         reporter, _ = self._split_reporter(text)
         found = parse_keras(text, *self._of_keras[reporter]) if reporter in self._of_keras else None
         if found and _LAST_STEP_OF_EPOCH.search(text):

@@ -58,7 +58,7 @@ class RunReader:
 
     @property
     def total(self) -> int | None:
-        """Steps of the whole run, as last reported."""
+        """Steps of the whole run, as last reported; None if not reported."""
         return (last.total or None) if (last := self.steps.last) is not None else None
 
     def may_contain_step(self, number: int) -> bool:
@@ -174,7 +174,7 @@ class RunReader:
         return True
 
     def confirm_number(self) -> bool:
-        """Accept the last report's number, as no bar corrected it; with fast steps the number becomes unknown."""
+        """Accept the last report's number, unknown for fast steps, as no bar corrected it; whether it was a guess."""
         bar = self._guessed if self.guessing else None
         self.guessing = False
         if bar is None or self.steps[-1].step is None:
@@ -274,7 +274,7 @@ def merge_reports(old_step: Step, new_step: Step, *, is_later: bool = False) -> 
 
 
 def merge_neighbours(steps: PackedSteps, index: int, stop: int) -> PackedSteps | None:
-    """The reports of one process, with consecutive reports of the same step merged."""
+    """The reports `index` to before `stop` with those of one step merged; None if none are, or if such differ."""
     numbers = steps.columns.get("step")
     if numbers is None:
         return None
@@ -324,7 +324,7 @@ def _round_like(figure: float, other: float) -> float:
 
 
 def _is_same_loss(old_loss: float | None, new_loss: float | None) -> bool:
-    """Whether both numbers may be the same loss, one of them rounded."""
+    """Whether both numbers may be the same loss, one of them rounded; False if one is missing."""
     if old_loss is None or new_loss is None:
         return False
     return math.isclose(old_loss, new_loss, rel_tol=5e-3) or (math.isnan(old_loss) and math.isnan(new_loss))

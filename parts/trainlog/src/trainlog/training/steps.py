@@ -559,7 +559,7 @@ class MetricColumn:
         return sum(sums[first_index:end_index]) + sum(values), sum(counts[first_index:end_index]) + len(values)
 
     def last_value(self) -> float | None:
-        """The latest known value."""
+        """The latest known value; None if none is known."""
         return next((value for value in reversed(self.values) if value == value), None)
 
     def column_ranges(self, edges: Sequence[int]) -> list[ColumnRange]:

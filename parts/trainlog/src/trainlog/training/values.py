@@ -99,7 +99,7 @@ def finite_total(total: int | None) -> int | None:
 
 
 def parse_seconds(clock: str) -> int | None:
-    """Parse `mm:ss` or `hh:mm:ss` to seconds."""
+    """Parse seconds, `mm:ss` or `hh:mm:ss` to seconds; else None."""
     parts, seconds = _DURATION_TEXT.findall(clock), 0
     for part in parts:
         seconds = 60 * seconds + int(part)
@@ -294,7 +294,7 @@ def normalize_key(key: str) -> str:
 
 
 def find_loss_key(keys: Iterable[str]) -> str | None:
-    """The key of the loss: a usual name, else the only other name with "loss" that is not an auxiliary loss."""
+    """The key of the loss: a usual name, else the only other "loss" that is no auxiliary loss; None if unknown."""
     usual = next((name for name in LOSS_NAMES if name in keys), None)
     if usual is not None:
         return usual

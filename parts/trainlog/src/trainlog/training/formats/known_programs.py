@@ -43,7 +43,7 @@ _VERL_RATE = lazy_pattern(r"(?:actor|train)/lr(?:\((1e-\d)\))?")  # in a unit, p
 
 
 def parse_torchtitan(text: str) -> StepReport | None:
-    """The step in a line `step: 5  loss: 7.3  grad_norm: 49.6  memory: 103.01GiB(73.72%)  tps: 771  mfu: 3.1%`."""
+    """The step in `step: 5  loss: 7.3  grad_norm: 49.6  memory: 103.01GiB(73.72%)  tps: 771  mfu: 3.1%`, or None."""
     found = _TORCHTITAN_STEP.search(text) if "loss:" in text else None
     if found is None or "validate step:" in text:
         return None
@@ -70,7 +70,7 @@ def parse_torchtitan(text: str) -> StepReport | None:
 
 
 def parse_maxtext(text: str) -> StepReport | None:
-    """The step in a line `completed step: 5, seconds: 1.2, TFLOP/s/device: 400.0, ..., loss: 2.1`."""
+    """The step in a line `completed step: 5, seconds: 1.2, TFLOP/s/device: 400.0, ..., loss: 2.1`; else None."""
     found = _MAXTEXT_STEP.search(text)
     if found is None:
         return None
@@ -92,7 +92,7 @@ def parse_maxtext(text: str) -> StepReport | None:
 
 
 def parse_deepspeed(text: str) -> StepReport | None:
-    """The step in a line of DeepSpeed itself: learning rate, skipped steps, samples per second, but no loss."""
+    """The step in a line of DeepSpeed itself, without a loss: learning rate, skipped steps, samples/s; else None."""
     if found := _DEEPSPEED_STEP.search(text):
         step = Step(step=int(found.group(1)), lr=parse_number(found.group(3)), extra={"skipped": float(found.group(2))})
     elif found := _DEEP_SPEED.search(text):
@@ -114,7 +114,7 @@ def begins_next_verl_step(text: str, step: int) -> bool:
 
 
 def parse_verl(step: int, text: str) -> StepReport | None:
-    """Parse verl's report of that step, on one line or joined from several."""
+    """Parse verl's report of that step, on one line or joined from several; None if it has none of verl's metrics."""
     fields = parse_figures(_VERL_FIELD.findall(text))
     fields.pop("step", None)
     if not any(name.startswith(_VERL_KINDS) for name in fields):
@@ -237,7 +237,7 @@ _KERAS_LINE = lazy_pattern(
 
 
 def parse_keras(text: str, epoch: int, epochs: int) -> StepReport | None:
-    """The step in Keras's progress bar or line of an epoch, whose number is on the line before."""
+    """The step in Keras's progress bar or line of an epoch, whose number is on the line before; else None."""
     found = _KERAS_LINE.search(text)
     return _make_report("keras", found, 1, epoch, epochs) if found else None
 
@@ -304,7 +304,7 @@ FORMATS = (
 
 
 def parse_known_program(text: str) -> StepReport | None:
-    """Parse a line of any known program."""
+    """The step in a line of any known program; None if the line has none."""
     for each in FORMATS:
         if each.word in text and (found := each.parse(text)):
             return found

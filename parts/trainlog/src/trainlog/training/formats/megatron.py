@@ -100,7 +100,7 @@ def _make_step(offset: int, total: int, fields: dict[str, float]) -> Step:
 
 
 def parse_step_time(text: str) -> Step | None:
-    """A step with the times in Megatron-Bridge's line of rank 0; its number is in the next iteration line."""
+    """A step with the times in Megatron-Bridge's line of rank 0, without its number; None for other lines."""
     found = _STEP_TIME.search(text)
     if found is None:
         return None
