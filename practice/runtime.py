@@ -45,4 +45,4 @@ class Runtime(Protocol):
         """Run a command and return its exit code."""
 
     async def dial(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a byte stream to a port of a pod."""
+        """(reader, writer) of a byte stream to a port of a pod. Raises ApiError if nothing listens there."""

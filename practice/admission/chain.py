@@ -54,7 +54,7 @@ class AdmissionChain:
         }
 
     def __call__(self, operation: Operation, resource: Resource, new: Object, old: Object | None) -> Object:
-        """Default and validate one object. Raises ApiError if it is refused."""
+        """Default and validate one object; ``old`` is None for a new one. Raises ApiError if it is refused."""
         if resource in _WITH_SPEC and new.get("spec") is None:
             new["spec"] = {}
         if operation == "CREATE":

@@ -93,7 +93,7 @@ def _usage_of_object(resource: Resource, obj: Object) -> Amounts:
 
 
 def _format_missing_amounts(resource: Resource, obj: Object, hard: Amounts) -> str:
-    """The counted requests or limits that a pod's containers lack: "limits.cpu for: main"."""
+    """The counted requests or limits that a pod's containers lack: "limits.cpu for: main"; empty if none is missing."""
     if resource is not PODS:
         return ""
     lacking = {}

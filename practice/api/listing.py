@@ -25,7 +25,7 @@ _TOO_OLD = (
 
 
 def parse_selectors(query: Mapping[str, str], resource: Resource, name: str = "") -> Predicate | None:
-    """Return the predicate for the selectors of a query, None if it has none."""
+    """Return the predicate for a query's selectors, and `name` if given; None if there is neither."""
     asked: list[Predicate] = []
     if query.get("labelSelector"):
         asked.append(label_predicate(query["labelSelector"]))

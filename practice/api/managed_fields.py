@@ -97,7 +97,7 @@ class _VersionDifference:
 
 
 def record_update(old: Object | None, new: Object, manager: str, target: ApiPath) -> Object:
-    """Return the new object with managedFields that give all it changed to its manager."""
+    """Return ``new`` with managedFields that give ``manager`` all that it changed of ``old``; None: a new object."""
     given = new["metadata"].get("managedFields")
     entries = [] if given in ([], [{}]) else _manager_entries(new if given else old)
     if old is not None and not entries:
@@ -121,7 +121,7 @@ def record_update(old: Object | None, new: Object, manager: str, target: ApiPath
 def server_side_apply(old: Object | None, applied: Object, manager: str, target: ApiPath, *, force: bool) -> Object:
     """Return the object with `applied` merged in, without fields that the manager applied earlier and no longer does.
 
-    Raises ApiError 409 if others own fields with other values, unless ``force`` takes them over.
+    Raises ApiError 409 if others own fields with other values, unless ``force`` takes them over. ``old``: None if new.
     """
     applied = copy_of(applied)
     owned = fields_of(_ownable_nodes(applied, target))

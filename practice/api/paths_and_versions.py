@@ -113,7 +113,7 @@ def parse_flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def parse_number(query: Mapping[str, str], name: str) -> int | None:
-    """Read a number of a query, None when it is not given. Raises ApiError 400 when it is none."""
+    """Read a number of a query, None when it is not given. Raises ApiError 400 for other texts."""
     text = query.get(name, "")
     if not text:
         return None

@@ -65,7 +65,7 @@ def _first_port(containers: list[dict[str, list[dict[str, int]]]]) -> int:
 async def _relay_request(
     request: web.Request, path: str, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]
 ) -> tuple[bytes, bytes]:
-    """Send the request as HTTP/1.0, so that the response ends with the connection."""
+    """(head, body) of the response to a request that is sent as HTTP/1.0, so that it ends with the connection."""
     reader, writer = streams
     body = await request.read()
     query = f"?{request.query_string}" if request.query_string else ""

@@ -53,7 +53,7 @@ def _columns_of(resource: Resource) -> tuple[Column, ...]:
 
 
 def format_age(text: str | None) -> str:
-    """Return the age of an RFC 3339 time as kubectl writes it: 5s, 3m20s, 47m, 5h12m, 3d."""
+    """Return the age of an RFC 3339 time as kubectl writes it: 5s, 3m20s, 47m, 5h12m, 3d; <unknown> without one."""
     if not text:
         return "<unknown>"
     return format_duration(time.time() - datetime.fromisoformat(text).timestamp())

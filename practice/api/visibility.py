@@ -83,7 +83,7 @@ def _is_pending(workload: Object) -> bool:
 
 
 def _queue_time(workload: Object) -> float:
-    """Return when the workload joined the queue: its creation, or its eviction because its pods were not ready."""
+    """Return when (epoch seconds) the workload joined the queue: created, or evicted as its pods were not ready."""
     for one in workload.get("status", {}).get("conditions") or []:
         if one.get("type") == "Evicted" and one.get("status") == "True" and one.get("reason") == "PodsReadyTimeout":
             return datetime.fromisoformat(one["lastTransitionTime"]).timestamp()

@@ -112,7 +112,7 @@ class OpenWatch:
             self._event_arrived.clear()
 
     def _bookmark_times(self, end_time: float) -> Iterator[float]:
-        """Yield when bookmarks are due: at intervals, and shortly before the timeout."""
+        """Yield when bookmarks are due (monotonic clock): at intervals, shortly before `end_time`, then `end_time`."""
         if self._request.bookmarks:
             due = time.monotonic() + self._bookmark_seconds
             while due < end_time - _LAST_BOOKMARK:

@@ -24,7 +24,7 @@ def is_tolerated(tolerations: Iterable[Object], taint: Object) -> bool:
 
 
 def first_untolerated_taint(taints: Iterable[Object] | None, tolerations: Iterable[Object] | None) -> Object | None:
-    """Return the first taint that no toleration matches."""
+    """Return the first taint that no toleration matches, of those that affect scheduling; None if there is none."""
     kept = list(tolerations or ())
     for taint in taints or ():
         if taint["effect"] in _SCHEDULING_EFFECTS and not is_tolerated(kept, taint):

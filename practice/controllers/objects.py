@@ -43,7 +43,7 @@ def owner_reference(owner: Object) -> Object:
 
 
 def controller_of(obj: Object) -> Object | None:
-    """Return the owner reference of the controller of an object."""
+    """Return the owner reference of the controller of an object; None if it has none."""
     for owner in obj["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
             found: Object = owner
@@ -92,10 +92,7 @@ def is_true(obj: Object, kind: str) -> bool:
 def set_condition(
     obj: Object, kind: str, status: bool, reason: str, message: str, now: float, *, generation: int | None = None
 ) -> bool:
-    """Write a condition into ``obj`` (a draft); its transition time moves only when the status does.
-
-    Returns whether anything changed.
-    """
+    """Write a condition into ``obj``, a draft; returns whether it changed. Its transition time moves with `status`."""
     conditions = obj.setdefault("status", {}).setdefault("conditions", [])
     word = "True" if status else "False"
     new: Object = {

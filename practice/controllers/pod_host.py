@@ -52,7 +52,7 @@ class PodHost:
         return (node, image) in self._pulled
 
     def pull_seconds(self, node: str, image: str) -> float:
-        """Return how long pulling an image takes, 0 if the node has it; marks it as pulled."""
+        """Return the seconds that pulling an image takes, 0 if the node has it; marks it as pulled."""
         if self.has_image(node, image):
             return 0.0
         self._pulled.add((node, image))

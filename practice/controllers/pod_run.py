@@ -68,7 +68,7 @@ class PodRun:
         self._clock.call_later(_SANDBOX_SECONDS, self._mount_volumes)
 
     def container(self, name: str) -> ContainerRun | None:
-        """Return one container, or the only main one when no name is given."""
+        """Return one container, or the only main one when no name is given; None for an unknown name."""
         if not name:
             return self.main[0]
         return next((run for run in (*self.main, *self.init) if run.name == name), None)

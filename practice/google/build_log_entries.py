@@ -25,7 +25,7 @@ class LogEntries:
     entries: dict[str, list[LogEntry]] = field(default_factory=dict)
 
     def add(self, project: str, build: str, text: str, moment: float) -> None:
-        """Add a log line of a build."""
+        """Add a log line of a build, printed at `moment` (epoch seconds)."""
         entry = LogEntry(
             log_name=f"projects/{project}/logs/cloudbuild",
             insert_id=f"{build}-{self.world.next_number()}",

@@ -65,7 +65,7 @@ class BuildStore:
         self._add_finished_build("own", f"{ADDRESS}/own:latest", 4 * HOUR, 310, states.CANCELLED)
 
     def _add_finished_build(self, name: str, image: str, ago: float, took: float, status: Any, why: str = "") -> None:
-        """Add a finished build with a short log."""
+        """Add a finished build, begun `ago` seconds before the opening, that took `took` seconds, with a short log."""
         start = self.world.opening - ago
         number = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image}{status.name}"))
         base, _, tag = image.rpartition(":")
@@ -147,7 +147,7 @@ class BuildStore:
         self._print_lines(build, iter(lines), build.timeout.total_seconds())
 
     def _print_lines(self, build: api.Build, lines: Iterator[OutputLine], left: float) -> None:
-        """Print the next line of a build, and schedule the following ones."""
+        """Print the next line of a build and schedule the others, until none is left or `left` seconds are over."""
         line = next(lines, None)
         if line is None:
             self._end_build(build, STATUS.SUCCESS)

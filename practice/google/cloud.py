@@ -132,7 +132,7 @@ class PracticeGoogle:
         }
         self.operations: dict[str, LongOperation] = {}
         self.count_group: Callable[[str], tuple[int, int, int] | None] | None = None
-        """(target size, repairing, creating) of a pool's machines, by the pool's name."""
+        """(target size, repairing, creating) of a pool's machines by its name, None if unknown; None without pools."""
         self._service_states: dict[object, Any] = {}
         self._counted = 0
 

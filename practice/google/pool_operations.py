@@ -89,7 +89,7 @@ class PoolWork:
         return found
 
     def check_idle(self, project: str, cluster: api.Cluster) -> None:
-        """Raise an error while another requested operation is running."""
+        """Raise RefusalError while another requested operation is running."""
         for (owner, name), each in self.operations.items():
             mine = owner == project and f"/clusters/{cluster.name}" in each.target_link
             if mine and each.status != _DONE and "AUTO" not in each.operation_type.name:

@@ -191,7 +191,7 @@ def _check_generation(wanted: int, found: int) -> None:
 
 
 def _parse_multipart(kind: str, body: bytes) -> tuple[dict[str, Any], bytes, str]:
-    """(metadata, content, content type) of a multipart upload."""
+    """(metadata, content, content type) of a multipart upload. Raises RefusalError without a boundary."""
     found = re.search(r'boundary="?([^";]+)"?', kind)
     if found is None:
         raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, "no boundary")

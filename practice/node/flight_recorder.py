@@ -175,7 +175,7 @@ class _Recorder:
 
 
 def make_dump(context: ProgramContext, activity: str, rank: int, step: float, now: float) -> dict[str, Any]:
-    """Return the flight recorder dump of a rank at the time `now`."""
+    """Return the flight recorder dump of a rank at the time `now` (epoch seconds); `step`: seconds of one."""
     hung = find_hang(context)
     each, count = step / _A_STEP, min(_MOST, int(_SECONDS / step * _A_STEP))
     every = _RecordedGroup("0", "default_pg", range(context.nodes * context.gpus))
@@ -203,7 +203,7 @@ def _record_steps(
     *,
     is_running: bool,
 ) -> None:
-    """Record the last `count` collectives of a rank; launch times do not depend on the time of the dump."""
+    """Record a rank's last `count` collectives, at `step` seconds a step; launch times do not depend on `now`."""
     slow = slow_rank(context) if is_running else None
     recorded = find_recording(slow.cause if slow is not None else "none")
     a_call = step * recorded.steps / len(recorded.calls)
@@ -245,7 +245,7 @@ class StepRecording(NamedTuple):
         return statistics.fmean(waits) * self.steps / self.seconds / 10**6
 
     def call_of(self, rank: int | None, number: int, step: float, slow_rank: SlowRank | None) -> tuple[float, float]:
-        """Return (launch time, duration) of a rank's collective, with steps and waits as long as the job's."""
+        """Return (launch time, duration) in seconds of a rank's collective, with steps and waits as of the job."""
         turn, at = divmod(number, len(self.calls))
         call, unit = self.calls[at], step * self.steps / self.seconds / 10**6
         late = slow_rank if slow_rank is not None and slow_rank.cause != "network" else None
@@ -277,7 +277,7 @@ def _own_groups(hung_job: HungJob, rank: int) -> list[_RecordedGroup]:
 def _record_groups(
     recorder: _Recorder, hung: HungJob, rank: int, groups: Sequence[_RecordedGroup], now: float, each: float, steps: int
 ) -> None:
-    """Record steps in all groups of a rank, up to its last operation in the group that hangs."""
+    """Record steps in all groups of a rank, `each` seconds a collective, up to its last one in the group that hangs."""
     every, data, *pipeline = groups
     for step in range(STEP - steps, STEP + 1):
         at = now - (STEP - step) * _A_STEP * each
@@ -305,7 +305,7 @@ def _record_groups(
 def _record_sends(
     recorder: _Recorder, hung_job: HungJob, rank: int, group: _RecordedGroup, step: int, time: float, span: float
 ) -> None:
-    """Record the receives and sends of a pipeline stage in a step; a late stage has only received its input."""
+    """Record receives and sends of a pipeline stage in a step, over `span` seconds; a late stage has only received."""
     stage, late, last = (*map(hung_job.groups.stage_of, (rank, hung_job.rank)), len(group.ranks) - 1)
     before = [f"recv {stage}<-{stage - 1}"] if stage else []
     after = [f"send {stage}->{stage + 1}", f"recv {stage}<-{stage + 1}"] if stage < last else []

@@ -42,7 +42,7 @@ class HostKeys:
         return public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
     def secret_files(self, namespace: str, pod: str) -> dict[str, str]:
-        """Keys that a pod mounts at /a4/ssh."""
+        """Keys that a pod mounts at /a4/ssh, by file name; empty if it mounts none."""
         found = self._storage.get(PODS, namespace, pod)
         for volume in found["spec"].get("volumes") or ():
             if volume["name"] == "ssh" and "secret" in volume:

@@ -34,7 +34,7 @@ class PodRuntime:
         return await self._shells.run(place, argv, stdio)
 
     async def dial(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a byte stream to a port of a pod."""
+        """(reader, writer) of a byte stream to a port of a pod. Raises ApiError if nothing listens there."""
         return await self._ports.dial(namespace, pod, port)
 
     async def close(self) -> None:

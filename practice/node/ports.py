@@ -40,7 +40,7 @@ class PodPorts:
         self._serving: set[asyncio.Future[None]] = set()
 
     async def dial(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a stream. Raises ApiError if nothing listens there."""
+        """(reader, writer) of a stream to a port of a pod. Raises ApiError if nothing listens there."""
         place = self._shells.open_place(namespace, pod, "")
         if stand_in := self._replacement_port(namespace, pod, port):
             return await asyncio.open_connection("127.0.0.1", stand_in)
@@ -69,7 +69,7 @@ class PodPorts:
         return str(spec["nodeName"]) if exporter.IMAGE in spec["containers"][0].get("image", "") else ""
 
     async def _dial_exporter(self, node: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """One connection to the DCGM exporter of a node."""
+        """(reader, writer) of one connection to the DCGM exporter of a node."""
 
         async def page() -> str:
             return await exporter.metrics_page(node, exporter.list_tenants(self._shells.kubelets, node))

@@ -66,7 +66,7 @@ def already_exists(resource: Resource, name: str) -> ApiError:
 
 
 def conflict_error(resource: Resource, name: str, why: str = "") -> ApiError:
-    """The error 409 for an outdated resourceVersion or a failed precondition."""
+    """The error 409 for an outdated resourceVersion (the text if `why` is empty) or a failed precondition."""
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
     text = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}'
     return ApiError(409, "Conflict", text, _status_details(resource, name))

@@ -148,7 +148,7 @@ def _stale_delete(resource: Resource, name: str, why: str) -> ApiError:
 
 
 def grace_period_seconds(resource: Resource, obj: Object, wanted: int | None) -> int:
-    """Return the seconds a kubelet has to end a pod; 0 for anything else."""
+    """Return the seconds a kubelet has to end a pod: those wanted, else the pod's own; 0 for anything else."""
     if resource is not PODS or not obj.get("spec", {}).get("nodeName"):
         return 0
     if obj.get("status", {}).get("phase") in ("Succeeded", "Failed"):

@@ -100,7 +100,7 @@ class Storage:
         self._history.forget(self.version)
 
     def encode_cached(self, resource: Resource, obj: Object, encoding: str, make: Callable[[Object], Object]) -> bytes:
-        """Return an object's JSON in one served form; cached per stored version."""
+        """Return an object's JSON in the form that ``make`` gives it; cached per stored version and ``encoding``."""
         meta = obj["metadata"]
         if self.find(resource, meta.get("namespace"), meta["name"]) is not obj:
             return msgspec.json.encode(make(obj))
@@ -184,7 +184,7 @@ class Storage:
     def modify(
         self, resource: Resource, namespace: str | None, name: str, change: Change, subresource: str = ""
     ) -> Object:
-        """Apply ``change`` to a copy of the newest version and store it."""
+        """Apply ``change`` to a copy of the newest version and store it. Raises ApiError as `get` and `update` do."""
         draft = copy_of(self.get(resource, namespace, name))
         change(draft)
         return self.update(resource, draft, subresource=subresource)
@@ -206,7 +206,7 @@ class Storage:
     ) -> Object:
         """Begin or finish a deletion; the returned object has a deletionTimestamp while something holds it.
 
-        Finalizers hold it (Foreground and Orphan add theirs), and a pod on a node is held by the kubelet.
+        Finalizers hold it (Foreground and Orphan add theirs), and a pod on a node its kubelet. Raises ApiError.
         """
         old = self.get(resource, namespace, name)
         check_preconditions(resource, old["metadata"], uid, version)

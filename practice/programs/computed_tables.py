@@ -61,7 +61,7 @@ def _half_row(size: int, ranks: int, share: float) -> str:
 
 
 def _estimated_time(size: int, factor: float) -> float:
-    """Return the time at the published bandwidth, extrapolated linearly below the smallest size."""
+    """Return the microseconds at the published bandwidth, extrapolated linearly below the smallest size."""
     busbw = expected_busbw(size)
     if busbw is not None:
         return size * factor / busbw / 1000

@@ -170,5 +170,5 @@ def doing_in_hang(context: ProgramContext) -> str:
 
 
 def quiet_gpu(context: ProgramContext, activity: str) -> int | None:
-    """Return the local rank whose GPU has nothing to do while the others of the pod wait for it."""
+    """Return the local rank whose GPU idles while the others of the pod wait for it; None if there is none."""
     return stuck_gpu(context) if activity in HOW and HOW[activity].idle else None

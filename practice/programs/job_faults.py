@@ -101,7 +101,7 @@ class SlowRank(NamedTuple):
 
 
 def slow_rank(context: ProgramContext) -> SlowRank | None:
-    """Return the rank for which all others wait in this attempt of the job."""
+    """Return the rank for which all others wait in this attempt of the job; None if they wait for none."""
     read = (_SLOW_RANK.fullmatch(text) for text in _split_faults(_requested_faults(context)))
     found = next((each for each in read if each is not None and each["attempt"] in (None, _attempt_id(context))), None)
     return SlowRank(int(found["rank"]), int(found["percent"]) / 100, found["cause"] or "host") if found else None
@@ -132,7 +132,7 @@ def impossible_faults(
 
 
 def impossible_faults_of(context: ProgramContext, work: str, steps: int | None) -> list[str]:
-    """Return why faults in a pod's environment will never happen, a sentence each."""
+    """Return why faults in a pod's environment will never happen, a sentence each; `steps` None: not known."""
     return impossible_faults(
         _requested_faults(context), work, steps=steps, pods=context.nodes, sizes=process_groups(context)
     )

@@ -74,7 +74,7 @@ def batch_size(context: ProgramContext) -> int:
 
 
 def _tflop_per_gpu(context: ProgramContext) -> float:
-    """Return the work of a step for each GPU: six FLOPs for each active parameter and token."""
+    """Return the TFLOP of a step for each GPU: six FLOPs for each active parameter and token."""
     named = context.env.get("A4_MODEL_SIZE") or context.env.get("A4_SWIFT_LOAD") or "A3B"
     size = re.search(r"A(\d+)B", named) or re.search(r"(\d+(?:\.\d+)?)B", named)
     tokens = batch_size(context) * int(context.env.get("A4_SEQ_LEN") or context.env.get("A4_SWIFT_MAX_LENGTH") or 4096)

@@ -80,7 +80,7 @@ def _print_table(context: ProgramContext, hosts: Sequence[str]) -> Iterator[Step
 
 
 def _find_fault(context: ProgramContext, kind: str) -> JobFault | None:
-    """The first fault of that kind: in any pod, as one pod prints the rows of all; alone, only in this pod."""
+    """The first fault of that kind: in any pod, as one prints all rows; alone, in this pod. None if there is none."""
     alone = is_single_process(context)
     found = (each for each in parse_faults(context) if each.kind == kind)
     return next((each for each in found if not alone or each.rank in (None, context.rank)), None)

@@ -188,7 +188,7 @@ def _print_recorded_event(event: Mapping[str, str], context: ProgramContext) -> 
 
 
 def _format_arguments(context: ProgramContext) -> str:
-    """Return the arguments that the chart passes to a person's own script."""
+    """Return the arguments that the chart passes to a person's own script; empty without the chart's launcher."""
     at = launcher_at(context.argv)
     return "" if at is None else " ".join(context.argv[at + 1 :])
 

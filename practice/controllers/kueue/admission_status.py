@@ -12,7 +12,7 @@ _MAX_MESSAGE = 32768
 
 
 def set_workload_condition(workload: Object, kind: str, status: bool, reason: str, message: str, now: float) -> bool:
-    """Set a condition of a Workload (a draft); Kueue keeps them in order of type."""
+    """Set a condition of a Workload (a draft), in order of type as Kueue; returns whether anything changed."""
     generation = workload["metadata"].get("generation", 1)
     changed = set_condition(workload, kind, status, reason, message[:_MAX_MESSAGE], now, generation=generation)
     workload["status"]["conditions"].sort(key=lambda item: item.get("type", ""))
@@ -117,7 +117,7 @@ def record_requests(workload: Object, snapshot_workload: SnapshotWorkload) -> No
 
 
 def mark_evicted(workload: Object, reason: str, message: str, now: float, *, cause: str = "") -> None:
-    """Mark a Workload as evicted; its job is stopped, and then its quota is free."""
+    """Mark a Workload as evicted, by `cause` if the reason has one; its job is stopped, and then its quota is free."""
     full = f"{reason}DueTo{cause}" if cause else reason
     set_workload_condition(workload, "Evicted", True, full, message, now)
     workload["status"].pop("unhealthyNodes", None)
@@ -147,6 +147,6 @@ def queued_seconds(workload: Object, now: float) -> float:
 
 
 def requeue_at(workload: Object) -> float:
-    """Return the moment before which a Workload may not be admitted, 0 when there is none."""
+    """Return the time (epoch seconds) before which a Workload may not be admitted, 0 when there is none."""
     moment = (workload.get("status", {}).get("requeueState") or {}).get("requeueAt")
     return parse_timestamp(moment) if moment else 0.0
