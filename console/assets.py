@@ -24,7 +24,7 @@ def launchers_folder() -> Path:
 
 
 def _find_folder(name: str, proof_file: str) -> Path:
-    """The first candidate folder that contains the file `proof_file`; another folder of that name does not count."""
+    """The first candidate folder `name` that contains the file `proof_file`. Raises Unreadable if there is none."""
     for place in _DATA_FOLDERS:
         if (place / name / proof_file).is_file():
             return place / name

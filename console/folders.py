@@ -149,7 +149,7 @@ def write_new_file(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 
 def _publish_file(temporary_path: str, path: Path) -> None:
-    """Rename a finished temporary file to `path` unless `path` exists; atomic where the file system has hard links."""
+    """Rename a finished temporary file to `path`, atomically if hard links work. FileExistsError if `path` exists."""
     try:
         os.link(temporary_path, path)
     except OSError as error:

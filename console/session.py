@@ -103,7 +103,7 @@ class Session:
         """Read the kubeconfig and start to watch these kinds (all by default), without waiting for the server.
 
         Raises BadKubeconfig; a context gke_PROJECT_LOCATION_NAME that is in no file is requested from Google.
-        `is_brief`: for a command that reads once and ends.
+        `is_brief`: for a command that reads once and ends; `selectors`: as of `WatchedCluster`.
         """
         kinds = tuple(FLEET_FIELDS) if kinds is None else kinds
         try:

@@ -34,7 +34,7 @@ class SessionJobs:
         self.checkpoints: CheckpointReader | None = None
 
     def find_monitor(self, key: Key) -> JobMonitor | None:
-        """The monitor of a job that is watched now."""
+        """The monitor of a job that is watched now; None if it is not watched."""
         return self.alarms.find(key) if self.alarms is not None else None
 
     def find_measures(self, key: Key, *, is_followed: bool = False) -> JobMeasures | None:
@@ -58,11 +58,11 @@ class SessionJobs:
         return found
 
     def slow_report(self, key: Key) -> SlowReport | None:
-        """The last report on slow ranks of a job."""
+        """The last report on slow ranks of a job; None if this session has none."""
         return self.inspector.slow_reports.get(key) if self.inspector is not None else None
 
     def saved_state(self, key: Key) -> SavedState | None:
-        """The last reading of a job's checkpoints."""
+        """The last reading of a job's checkpoints; None if this session has not read them."""
         return self.checkpoints.saved_states.get(key) if self.checkpoints is not None else None
 
     def seen_folder(self, key: Key) -> SeenFolder | None:

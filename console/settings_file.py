@@ -155,7 +155,7 @@ class LoadedConfig(Struct, frozen=True):
     config: Config
     problems: tuple[ConfigProblem, ...] = ()
     text: str | None = None
-    """The text of the file; None if there is no file."""
+    """The text of the file; None if there is no file or it cannot be read."""
 
     def __repr__(self) -> str:
         return f"<{self.path}>"  # the text may hold secrets
@@ -172,7 +172,7 @@ MAX_CONFIG_BYTES = 1 << 20  # bytes of the settings
 
 
 def config_mtime(path: Path | None = None) -> int:
-    """The file's modification time in nanoseconds; 0 if there is no file."""
+    """Modification time of `path`, else of the person's settings file, in nanoseconds; 0 if it cannot be read."""
     try:
         return (path or config_path()).stat().st_mtime_ns
     except OSError:
@@ -180,7 +180,7 @@ def config_mtime(path: Path | None = None) -> int:
 
 
 def load_config(path: Path | None = None) -> LoadedConfig:
-    """Read the settings file; invalid lines are skipped and reported. Blocking."""
+    """Read `path`, else the person's settings file; defaults without it; faults are reported, not raised. Blocking."""
     path = path or config_path()
     try:
         text = read_own_file(path, MAX_CONFIG_BYTES).decode()
@@ -338,7 +338,7 @@ def _without_metadata(kind: Any) -> tuple[Any, Meta | None]:
 
 
 def _describe_allowed(kind: Any, meta: Meta | None) -> str:
-    """The values that a type allows, as text."""
+    """The values that a type allows, as text; `meta` has its bounds, None if it has none."""
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
     if kind is bool or NoneType in get_args(kind):

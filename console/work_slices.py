@@ -47,7 +47,7 @@ def key_expected() -> bool:
 
 
 def rest_seconds(worked_seconds: float, factor: float = 1.0, *, keys_likely: bool = False) -> float:
-    """The seconds to pause after `worked_seconds`, multiplied by `times`; `keys_likely`: as if a key were expected."""
+    """The seconds to pause after `worked_seconds`, times `factor`; `keys_likely`: as if a key were expected."""
     if _last_key_press == -math.inf and not keys_likely:
         return 0.0
     share = REST_PER_WORK_NEAR_KEYS if keys_likely or key_expected() else REST_PER_WORK

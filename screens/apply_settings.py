@@ -252,7 +252,7 @@ def _page_name(page: type[DOMNode]) -> str:
 
 
 def _uses_of(loaded: LoadedConfig, names: KnownNames, problems: Sequence[ConfigProblem]) -> list[dict[str, Any]]:
-    """The pages on which each own command has its key."""
+    """A JSON object for each valid command of the person: line, name, key, uses, and pages on which its key works."""
     refused = {each.path[1] for each in problems if each.path[:1] == ("commands",) and len(each.path) > 1}
     found: list[dict[str, Any]] = []
     for number, command in _numbered_commands(loaded).items():
@@ -338,7 +338,7 @@ def _lists(loaded: LoadedConfig, names: KnownNames) -> Iterator[ConfigProblem]:
 def fill_in(
     command: OwnCommand, subject: Mapping[str, str], kubeconfig: Path | None = None
 ) -> tuple[str, dict[str, str]]:
-    """The command line with object names filled in, and the variables for its script."""
+    """The command line with object names filled in, and its script's variables. Raises BadInput for an unsafe name."""
     for each in command.uses:
         if not _PLAIN_WORD.fullmatch(name := subject.get(each, "")):
             why = f"The {each} is called {name!r}: a command may take it for an option or for several words."
@@ -396,7 +396,7 @@ def _check_addresses(loaded: LoadedConfig) -> list[ConfigProblem]:
 
 
 def _try_notifications(addresses: Sequence[str]) -> int:
-    """Send a test message to every address of [notifications]."""
+    """Send a test message to every address of [notifications]: the exit code. Raises BadInput without addresses."""
     if not addresses:
         raise BadInput("There are no addresses to send to.", 'Name some in config.toml: [notifications] to = ["…"].')
     failed = asyncio.run(send_to_all(addresses, "a4", "This is where the a4 console sends alarms."))

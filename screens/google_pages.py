@@ -92,7 +92,7 @@ class ProjectRegionScreen(InGoogleScreen):
         self._disabled: dict[str, str] = {}  # services that are not enabled, and what they would tell
 
     def record_result(self, subject: str, error: ConsoleError | None = None) -> None:
-        """Record whether one kind of data could be read; if its Google API is disabled, a key offers to enable it."""
+        """Record that one kind of data was read, or the `error`; if its API is disabled, a key offers to enable it."""
         self._disabled = {service: kind for service, kind in self._disabled.items() if kind != subject}
         if isinstance(error, ApiDisabled):
             self._disabled[error.service] = subject

@@ -249,10 +249,7 @@ class KeyOrderedApp(App[int]):
         new_workers: set[Worker[Any]],
         no_letters_until: float,
     ) -> None:
-        """Wait until a key has had its effect, including a question asked by a worker that it started.
-
-        `letters`: the value of `no_letters_until` before the key.
-        """
+        """Wait until a key, and questions by its workers, had their effect; `no_letters_until`: from before the key."""
         with suppress(TimeoutError):
             async with asyncio.timeout(KEY_EFFECT_SECONDS):
                 await self._wait_for_parents(focused)

@@ -62,7 +62,7 @@ keys; seconds between two checks for keys."""
 
 
 def error_notice(error: ConsoleError, hint: str = "") -> EmptyNotice:
-    """The notice in a table whose rows could not be read."""
+    """The notice in a table whose rows could not be read, with `hint`, else the error's own."""
     return EmptyNotice(error.message, hint or error.hint, "✗", "bad")
 
 

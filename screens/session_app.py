@@ -84,7 +84,7 @@ class SessionApp(KeyOrderedApp):
         self.only_namespace = settings.namespace
         """The namespace whose jobs, pods and workloads are listed; empty: all."""
         self.launched: tuple[str, str] | None = None
-        """(namespace, name) of the job launched last, until the list of jobs has put its cursor there."""
+        """(namespace, name) of the job launched last, until the list of jobs has put its cursor there; else None."""
         self.launch_request: LaunchRequest | None = None
         """The recipe and values with which the launch form is to open; None once it has used them."""
         self.pane_size = pane_size  # of the panes beside lists, see `screens.list_and_pane`

@@ -174,7 +174,7 @@ class TourGuide:
             raise ProgramFailed(f"{JOB_NAME} did not succeed.")
 
     def print_new_rows(self, test: NcclTest | None, shown_rows: int) -> int:
-        """Print new rows; returns how many have been printed."""
+        """Print a test's rows from number `shown_rows` on; returns how many it has."""
         rows = test.rows if test else ()
         for row in rows[shown_rows:]:
             out, in_ = row.out_of_place, row.in_place
@@ -184,7 +184,7 @@ class TourGuide:
         return len(rows)
 
     async def run_in_pod(self) -> None:
-        """Run a command in a pod; a shell would need a terminal."""
+        """Run a command in a pod; a shell would need a terminal. Raises ConsoleError if the pod is missing."""
         self.step("s", "A command in pod 0 of llama-70b (a shell would take over the terminal, and there is none)")
         job = self.fleet.jobsets["default", "llama-70b"]
         pod = pod_slots(job, self.fleet)[0].pod

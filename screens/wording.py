@@ -101,19 +101,19 @@ def format_freshness(seconds: float) -> str:
 
 
 def clock(when: float) -> str:
-    """A local time with its date: "2026-04-12 14:20:05"."""
+    """A local time (from epoch seconds) with its date: "2026-04-12 14:20:05"; empty for 0."""
     return f"{datetime.fromtimestamp(when).astimezone():%Y-%m-%d %H:%M:%S}" if when else ""
 
 
 def clock_time(when: float, now: float) -> str:
-    """A time: "16:40", in the six days to come "Mon 00:56", on another day "30 Nov 00:56"."""
+    """A time (epoch seconds): "16:40", in the next six days "Mon 00:56", on another day "30 Nov 00:56"."""
     at, today = (datetime.fromtimestamp(each).astimezone() for each in (when, now))
     days = (at.date() - today.date()).days
     return f"{at:{'%a %H:%M' if 0 < days < 7 else '%d %b %H:%M' if days else '%H:%M'}}"
 
 
 def moment(when: float, now: float) -> str:
-    """A time within a sentence: relative up to a day ("2 min ago"), absolute after that; "" if unknown."""
+    """A time (epoch seconds) in a sentence: relative up to a day ("2 min ago"), absolute after that; "" if unknown."""
     if not when:
         return ""
     apart = now - when
@@ -146,7 +146,7 @@ def first_names(names: Sequence[str], limit: int = 3) -> str:
 
 
 def percent(amount: float, total: float) -> str:
-    """A percentage without decimals: "41 %"; "< 1 %" of little, never 100 % of less than all; empty of 0."""
+    """A share of `total` in whole percent: "41 %"; "< 1 %" of little, never 100 % of less than all; empty of 0."""
     if not total:
         return ""
     share = 100 * amount / total
@@ -165,7 +165,7 @@ def percents(amounts: Sequence[float]) -> list[str]:
 
 
 def bar(amount: float, total: float, width: int, style: str = "accent") -> list[Span]:
-    """A bar of that width; a small share is visible, and an incomplete one is never full."""
+    """A bar, `width` columns wide, for a part of `total`; a small part is visible, and an incomplete one not full."""
     if total <= 0 or width <= 0:
         return [Span(" " * max(0, width))]
     filled = bar_columns(amount, total, width)
@@ -193,7 +193,7 @@ def heat_bar(share: float, *, low_is_bad: bool) -> Span:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A line chart in one row of characters, scaled between lowest and highest value."""
+    """A line chart in one row of characters, from lowest to highest value; empty for fewer than two values."""
     if len(values) < 2:
         return ""
     low, high = min(values), max(values)
@@ -283,12 +283,12 @@ def job_glyph(state: str) -> Span:
 
 
 def since(when: float | None) -> str:
-    """The time since a moment for a table column, empty if unknown."""
+    """The time since a moment (epoch seconds) for a table column; empty if unknown."""
     return age(SERVER_CLOCK.now() - when) if when else ""
 
 
 def loss_words(run: RunRecord) -> str:
-    """A text with the last valid loss and its step."""
+    """A text with the last valid loss and its step; empty without a loss."""
     if run.loss is None:
         return ""
     return f"{run.loss:.4f}" + (f" at step {run.loss_step:,}" if run.loss_step is not None else "")
@@ -304,7 +304,7 @@ def alarm_words(alarm: Alarm, run: RunRecord) -> str:
 
 
 def quotation(why: Why, shown_text: str, default: str = "") -> str:
-    """The controller's own message as quoted beside a4's sentence, with its age if it disagrees."""
+    """The controller's own message, quoted, with its age if it disagrees; empty if a4's sentence says all of it."""
     own = sentence(why.api_text or default)
     if not own or own in shown_text or why.agrees:
         return ""

@@ -182,7 +182,7 @@ def worst_exit_code(outputs: Iterable[RankOutput]) -> int:
 
 
 def parse_ranks(text: str, ranks: Collection[int]) -> tuple[int, ...]:
-    """Parse a list such as `0-3,7` to ranks in order. Raises BadInput for unknown ranks and other text."""
+    """Parse a list such as `0-3,7` to ranks in order. Raises NotThere for unknown ranks, BadInput for other text."""
     found: set[int] = set()
     for part in text.split(","):
         match = _RANK_RANGE.fullmatch(part.strip())
@@ -295,7 +295,10 @@ class ContainerExec:
         container: str = "",
         limit_seconds: float = DEFAULT_TIMEOUT,
     ) -> None:
-        """Run all_reduce_perf on a pod's GPUs: output to `on_output` (1 stdout, 2 stderr), each new row to `grown`."""
+        """Run all_reduce_perf on a pod's GPUs: output to `on_output` (1 stdout, 2 stderr), each new row to `grown`.
+
+        Raises NotFound without the program, ProgramFailed if it fails, Unreadable for too much output.
+        """
         from trainlog import NcclParser
 
         self._cluster.connection_for_change(f"run an NCCL test in pod {pod.name}")

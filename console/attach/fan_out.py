@@ -93,7 +93,10 @@ async def run_and_collect(
     max_bytes: int = MAX_POD_BYTES,
     flow: float | None = None,
 ) -> bytes:
-    """A shell script's output in a pod. Raises ProgramFailed, Unreachable (too slow) and Unreadable (too much)."""
+    """A shell script's output in a pod; `flow`: seconds from its first byte to its end at most, None for any.
+
+    Raises ProgramFailed, Unreachable after `limit` seconds, Unreadable after `flow` or more than `max_bytes`.
+    """
     from console.kube.exec import START_TIMEOUT, limit_output
 
     async with limit_output(pod.name, max_bytes=max_bytes, limit=limit, flow=flow, begins=START_TIMEOUT) as answer:
@@ -197,7 +200,7 @@ async def _run_through_gateway(
 async def _run_gateway(
     run: Exec, gateway: PodSlot, length: int, data: bytes, limit: float, reader: _FrameReader
 ) -> tuple[int, str]:
-    """Run the gateway script (the first `length` bytes of `data`) in a pod; returns its exit code and why it failed."""
+    """Run the gateway script, the first `length` bytes of `data`, within `limit` s: (exit code, its failure or "")."""
     from console.kube.exec import limit_output
 
     assert gateway.pod is not None

@@ -110,7 +110,7 @@ class Survey:
 async def survey_checkpoints(
     files: Sequence[StoredFile], reader: FileReader, now: float, name: str = "", folders: Iterable[str] = ()
 ) -> Survey:
-    """Judge the checkpoints that these files form; `name` is the searched folder's, `folders` its subfolders."""
+    """Judge the checkpoints of these files; `name`: the searched folder, `folders`: in that. Raises Unreadable."""
     what = "What the folder holds"
     if any(len(each.path) > MAX_PATH_CHARACTERS for each in files):
         raise Unreadable(f"The folder holds a file whose path has more than {MAX_PATH_CHARACTERS:,} characters.")

@@ -117,7 +117,7 @@ async def survey_container(files: PodFiles, folder: str, now: float, limit: int 
 
 
 async def find_saved_folder(files: PodFiles, folder: str) -> str:
-    """The absolute path of a log's checkpoint folder, maybe relative to the training. Unreadable if ambiguous."""
+    """The absolute path of a log's checkpoint folder if a pod has it, else `folder`. Raises Unreadable if ambiguous."""
     if folder.startswith("/"):
         return folder
     found = await files.find_for_training(folder)

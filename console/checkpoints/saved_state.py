@@ -45,7 +45,7 @@ class SavedState:
         return SeenFolder(self.folder, self.read_at, absent=none)
 
     def should_be_read_again(self, now: float, measures: JobMeasures | None) -> bool:
-        """Whether to read the folder again: the log names a later save, or the last one was incomplete."""
+        """Whether to read the folder again: not too soon, if the log names a later save or the last is incomplete."""
         if now - self.read_at < REREAD_SECONDS:
             return False
         last = last_logged_save(measures)
@@ -54,7 +54,7 @@ class SavedState:
 
 
 def last_logged_save(measures: JobMeasures | None) -> tuple[int, float] | None:
-    """The step and print time of the last checkpoint that the log names."""
+    """(step, print time in epoch seconds) of the last checkpoint that the log names; None if it names none."""
     marks = [mark for track in measures.tracks for mark in track.checkpoints] if measures is not None else []
     found = next((mark for mark in reversed(marks) if mark.step is not None), None)
     return (int(found.step), found.time) if found is not None and found.step is not None else None
@@ -78,7 +78,7 @@ STARTING_WEIGHT_FIELDS = ("recipe.train.checkpoint", "recipe.swift.load")  # the
 def values_to_resume(
     saved: SavedState, paths: Collection[str], jobset: JobSet | None = None
 ) -> tuple[dict[str, Value], str]:
-    """The values that make a recipe resume from the last complete checkpoint, and a sentence about that."""
+    """(values that make a recipe with these fields resume from the last complete checkpoint, else {}; a sentence)."""
     if jobset is not None and saved.folder and jobset.outlives_pods(saved.folder) is False:
         return {}, f"It begins as the job did: {CHECKPOINTS_IN_PODS}."
     last = saved.survey.last_complete if saved.survey is not None else None

@@ -107,7 +107,7 @@ class GoogleAccount:
         return self._places[context]
 
     async def _find_place_by_node(self, context: str) -> ClusterPlace:
-        """Project and location of a cluster whose context was renamed, by the project of its nodes and its address."""
+        """The place of a renamed context's cluster, by its nodes and address. Raises NotFound or Unreadable."""
         assert self._cluster is not None
         connection = self._cluster.current_connection
         answer = await connection.client.request(
@@ -287,7 +287,7 @@ def require_cluster_ready(cluster: GkeCluster) -> None:
 
 
 async def find_reachable_endpoint(cluster: GkeCluster, endpoint: str = "") -> str:
-    """The endpoint that answers ("dns" before "ip"), or the requested one. Raises Unreachable if none does."""
+    """The endpoint that answers ("dns" before "ip"), or `endpoint`. Raises Unreachable, BadInput if it is disabled."""
     require_cluster_ready(cluster)
     known = cluster_endpoints(cluster)
     if endpoint and endpoint not in known:
@@ -333,7 +333,7 @@ def add_to_kubeconfig(
     *,
     practice_folder: Path | None = None,
 ) -> None:
-    """Add the cluster to an in-memory kubeconfig, with a token that is renewed before it expires."""
+    """Add a cluster to an in-memory kubeconfig; `token` returns a token and its expiry (epoch seconds)."""
     from console.kube.kubeconfig import Cluster, Context, User
 
     name = cluster.context

@@ -118,7 +118,7 @@ class RegistryClient:
         raise AssertionError("the second attempt returns or raises")
 
     async def _fetch_bearer(self, image: ImageReference, challenge: Mapping[str, str]) -> str:
-        """A token of the registry's token service; only Google's service is sent this login."""
+        """A token ("Bearer TEXT") of a registry's token service; only Google's gets this login. Raises Refused."""
         realm = challenge.get("realm", "")
         place = _split_token_url(realm)
         if place is None:

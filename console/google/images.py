@@ -57,7 +57,7 @@ class GoogleImages:
         self._listed_images: tuple[Image, ...] = ()
 
     async def build_location(self, project: str = "", location: str = "") -> tuple[str, str]:
-        """Project and region of builds: the given ones, else the connected cluster's."""
+        """Project and region of builds: the given, else the cluster's, else the login's. BadInput if one is unknown."""
         if project and location:
             return project, location
         try:
@@ -91,11 +91,11 @@ class GoogleImages:
         return found
 
     async def read_context(self, path: Path) -> BuildContext:
-        """The build context in the person's folder. Raises BadInput."""
+        """The build context in the person's folder. Raises BadInput if there is none or it is broken."""
         return await asyncio.to_thread(read_context, path)
 
     async def new_plan(self, context: BuildContext, project: str = "", location: str = "") -> BuildPlan:
-        """A new build plan, with the region's first Docker repository if there is one."""
+        """A new build plan in this project and region (default: the cluster's), with a Docker repository, if any."""
         project, location = await self.build_location(project, location)
         plan = BuildPlan(context, project, location)
         if REGISTRY_KEY not in context.wanted or context.defaults.get(REGISTRY_KEY):
@@ -114,7 +114,7 @@ class GoogleImages:
         return replace(plan, substitutions={REGISTRY_KEY: found[0].address}) if found else plan
 
     async def describe_build(self, plan: BuildPlan) -> Mapping[str, Any]:
-        """The build request without its source, as it would be sent. Raises BadInput."""
+        """The build request without its source, as it would be sent. Raises BadInput for an invalid plan."""
         description = await asyncio.to_thread(read_build_description, plan.context.folder, plan.context.dockerfile)
         module = await import_google("console.google.api.build")
         message: Any = module.build_message(plan, description)
@@ -123,7 +123,7 @@ class GoogleImages:
         return filled
 
     async def start_build(self, plan: BuildPlan) -> Build:
-        """Upload the context and start the build; returns while the build runs."""
+        """Upload the context and start the build, which then runs. Raises BadInput for an invalid plan, NotAllowed."""
         self._account.require_writable(f"build {plan.image}")
         if wrong := plan_problems(plan):
             raise BadInput(wrong[0][1])
@@ -179,7 +179,7 @@ class GoogleImages:
         return build
 
     async def cancel_build(self, number: str, project: str = "", location: str = "") -> Build:
-        """Cancel a running build. Raises Refused if it has ended."""
+        """Cancel a running build, by default in the cluster's project and region. Raises Refused if it has ended."""
         self._account.require_writable(f"cancel build {number}")
         builds = await self._builds_client(project, location)
         found = await builds.read_build(number)
@@ -214,7 +214,7 @@ class GoogleImages:
         return await (await self._registry_client()).create_repository(project, location, name)
 
     async def survey_registry(self, project: str = "", location: str = "") -> RegistrySurvey:
-        """All images in the cluster's region and its multi-region; only an error of the region is raised."""
+        """All images in a region (default: the cluster's) and its multi-region; raises only errors of the region."""
         registries, (project, location) = await self._registry_client(), await self.build_location(project, location)
         around, room = location.partition("-")[0], asyncio.Semaphore(MAX_CONCURRENT_REPOSITORIES)
         places = [location, around] if around in {"us", "europe", "asia"} else [location]

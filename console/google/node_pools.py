@@ -242,7 +242,7 @@ def _is_or_are(number: int) -> str:
 
 
 def merge_google_pools(found: Iterable[Pool], snapshot: PoolsSnapshot | None) -> tuple[Pool, ...]:
-    """The pools that nodes show, joined with Google's data; then Google's pools that have no nodes."""
+    """The pools that nodes show, joined with Google's data if known; then Google's pools that have no nodes."""
     pools = tuple(found)
     if snapshot is None:
         return pools
@@ -362,7 +362,7 @@ class NodePools:
         return replace(snapshot, pools=pools)
 
     async def resize(self, pool: str, nodes: int) -> GkeOperation:
-        """Set the number of nodes per zone; returns the operation."""
+        """Set the nodes per zone. Raises BadInput for a number out of range or a pool of DWS; NotFound, NotAllowed."""
         self._account.require_writable(f"resize node pool {pool}")
         if not 0 <= nodes <= MAX_NODES:
             raise BadInput(f"A node pool cannot have {nodes} nodes.", f"Give a number from 0 to {MAX_NODES:,}.")
@@ -373,7 +373,7 @@ class NodePools:
         return await gke.resize(cluster, pool, nodes)
 
     async def scale_between(self, pool: str, min_nodes: int, max_nodes: int) -> GkeOperation:
-        """Set the autoscaling limits of a pool; 0 and 0 disable it. Returns the operation."""
+        """Set a pool's autoscaling limits over all zones (0 and 0: none). Raises BadInput, NotFound, NotAllowed."""
         self._account.require_writable(f"set the limits of node pool {pool}")
         if not 0 <= min_nodes <= max_nodes <= MAX_NODES:
             hint = f"Give two numbers from 0 to {MAX_NODES:,}, the smaller first."
@@ -459,7 +459,7 @@ _REQUESTS_LIMIT = "500"
 
 
 async def list_provisioning_requests(client: Client) -> tuple[ProvisioningRequest, ...]:
-    """ProvisioningRequests of all namespaces, latest first; empty if the cluster has no DWS."""
+    """ProvisioningRequests of all namespaces, latest first; empty without DWS. Raises Unreadable, and Refused."""
     try:
         body = await client.request(
             "GET", _PROVISIONING_REQUESTS, params={"limit": _REQUESTS_LIMIT}, action="list ProvisioningRequests"

@@ -209,13 +209,13 @@ class CloudStorage:
                 yield each
 
     async def read_parts(self, bucket: str, byte_ranges: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
-        """A range of bytes of each object; shorter at its end, empty if it does not exist."""
+        """By object name its bytes for (offset, maximum bytes); fewer at its end, empty past that or if missing."""
         return await (await self._buckets_of()).read_parts(bucket, byte_ranges)
 
     async def fetch_folder(
         self, place: GcsPlace, folder: Path, progress: Callable[[CopyProgress], None] = lambda _: None
     ) -> FetchReport:
-        """Download an object or folder; complete local files are kept, failures are in the report. Raises NotFound."""
+        """Download an object or folder; whole local files are kept, failures reported. Raises NotFound, Unreadable."""
         start = time.monotonic()
         buckets = await self._buckets_of()
         wanted: list[tuple[StoredObject, Path]] = []
@@ -266,7 +266,7 @@ class CloudStorage:
         """Upload the logs of all ranks of a job to a bucket. Raises Conflict if the folder is not empty.
 
         The folder gets pod-logs/coordinator.log (rank 0), pod-logs/worker-N.log, nccl-test-results.txt if rank 0
-        printed tables of an NCCL test, and connectivity-test.log if it printed the results of that test.
+        printed tables of an NCCL test, connectivity-test.log if it printed results of that test. NotFound without logs.
         """
         from console.logs.log_folder import RankLogFiles
 

@@ -62,7 +62,7 @@ async def write_automatic_bundle(cluster: WatchedCluster, namespace: str, report
 
 
 def find_automatic_bundle(cluster: WatchedCluster, job: str, since: float) -> Path | None:
-    """The newest bundle that the console wrote automatically about this job's hang after `since` (epoch seconds)."""
+    """The newest automatic bundle about this job's hang, made after `since` (epoch seconds); None if there is none."""
     name = re.compile(rf"{re.escape(job)}-\d{{8}}-\d{{6}}\.tar\.gz")
     with suppress(OSError):
         every = [each for each in (bundle_folder(cluster) / "unasked").iterdir() if name.fullmatch(each.name)]

@@ -494,8 +494,8 @@ class JobInspector:
     ) -> int:
         """Record a process with py-spy into a local file: a flame graph (SVG), or speedscope JSON for a .json path.
 
-        Returns its size in bytes; an incomplete recording is not written. Raises BadInput if the file exists or cannot
-        be written, ProgramFailed if py-spy fails.
+        Returns its size in bytes; an incomplete recording is not written. Raises NotFound without the process, BadInput
+        if it is no Python or the file cannot be written or exists, ProgramFailed if py-spy fails.
         """
         form = "speedscope" if path.suffix.lower() == ".json" else "flamegraph"
         await asyncio.to_thread(check_new_file, path)
@@ -524,7 +524,7 @@ class JobInspector:
         return len(recorded)
 
     async def read_process_fact(self, namespace: str, name: str, process: TracedProcess, fact_name: str) -> str:
-        """The content of a /proc file of a process (a name of FACTS), or ten seconds of strace output."""
+        """The content of a /proc file (a name of FACTS), or ten seconds of strace. Raises NotFound if it is gone."""
         pod = next((rank.pod for rank in self.running_ranks(namespace, name) if rank.name == process.pod), None)
         if pod is None or process.pid is None:
             raise NotFound(f"Rank {process.rank} of {name} has no process.")

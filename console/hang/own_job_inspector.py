@@ -75,7 +75,7 @@ class OwnJobInspector:
                 self._inspector().reports[key] = bundled
 
     async def find_late_rank(self, key: Key, step_time: float | None) -> None:
-        """Ask NCCL in one pod of the person's own job which rank is late. Raises NotAllowed."""
+        """Ask NCCL in a pod of the person's own job which rank is late; `step_time`: seconds. Raises NotAllowed."""
         from rankscope import seconds_to_ask
 
         async with self._measurements:

@@ -36,7 +36,7 @@ def pod_path(namespace: str, name: str, sub: str = "") -> str:
 async def is_allowed(
     client: Client, verb: str, resource: str, group: str, namespace: str, name: str, subresource: str
 ) -> bool:
-    """Ask the API server (SelfSubjectAccessReview) whether this account may use a verb on a resource."""
+    """Ask the API server whether this account may use a verb. Raises Unreadable, or as `Client.request`."""
     asked = {
         "verb": verb,
         "resource": resource,
@@ -102,7 +102,7 @@ async def delete_pod(client: Client, namespace: str, name: str) -> None:
 
 
 async def _object_path_by_kind(discovery: ApiDiscovery, typed_name: str, namespace: str, name: str) -> str:
-    """The URL path of an object; `typed_name` is its kind in singular or plural, in any case."""
+    """The URL path of an object; `typed_name`: its kind. BadInput if unknown, NotFound if the cluster has none."""
     wanted = typed_name.lower()
     names = {wanted, f"{wanted}s", f"{wanted}es", f"{wanted.removesuffix('y')}ies"}
     kind = next((each for each in KINDS if each.plural in names), None)

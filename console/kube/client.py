@@ -186,7 +186,7 @@ class Client:
         silence: float = REQUEST_SILENCE_TIMEOUT,
         accept: str = _JSON,
     ) -> bytes:
-        """The body of the response to a request; raises as `stream` does."""
+        """The body of a response. Raises as `stream` does, and Unreadable for more than MAX_RESPONSE_BYTES."""
         sent = HttpRequest(self.url(path, params), silence, method, body, content_type, accept, lasts=False)
         async with self.stream(sent, action) as answer:
             pieces: AsyncIterator[bytes] = answer.iter_chunks()

@@ -30,7 +30,7 @@ _VALID_NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")  # what Kubernetes allows
 
 
 async def object_names(kubeconfig: Path | None, context: str, namespace: str, kind: str, job: str = "") -> list[str]:
-    """The names that complete a typed word: objects of a kind, "ranks" (pod indexes of a job) or "contexts"."""
+    """Names that complete a word: objects of a kind, "ranks" (pod indexes of `job`), "contexts"; empty if refused."""
     config = load(kubeconfig)
     if kind == "contexts":
         return [each.name for each in config.context_names(context) if each.name.isprintable()]

@@ -202,7 +202,7 @@ async def run(
     stdin: bytes | AsyncIterator[bytes] | None = None,
     action: str = "",
 ) -> int:
-    """Run a command in a container; returns its exit code. Raises Refused, ProgramFailed, Unreachable and OSError."""
+    """Run a command: its exit code; `action` is for errors. Raises Refused, ProgramFailed, Unreachable, OSError."""
     async with start_process(client, namespace, pod, argv, container=container, stdin=stdin, action=action) as process:
         return await process.wait(on_output)
 
@@ -287,7 +287,7 @@ async def run_and_collect(
     start_seconds: float | None = None,
     action: str = "",
 ) -> tuple[int, bytes, bytes]:
-    """Run a command and collect its exit code, output and errors; raises as `run` and `limit_output` do."""
+    """Run a command: (exit code, output, errors). Raises as `run` and `limit_output` (`begins` is `start_seconds`)."""
     async with limit_output(pod, max_bytes=max_bytes, limit=limit, begins=start_seconds) as answer:
         code = await run(client, namespace, pod, argv, answer.add, container=container, stdin=stdin, action=action)
     return code, bytes(answer.output), bytes(answer.errors)
@@ -373,7 +373,7 @@ async def shell(
     tmux: bool = True,
     name: str = "",
 ) -> int:
-    """Run a shell (or `argv`) on this terminal, with `name` as its title, and return its exit code."""
+    """Run a shell (or `argv`) on this terminal, titled `name`; returns its exit code. BadInput without a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("A shell needs a terminal.", "Use `a4 exec` to run a command without one.")
     name = name or f"pod {pod}"

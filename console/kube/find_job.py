@@ -44,7 +44,7 @@ def other_namespaces_hint(fleet: Fleet, namespace: str, name: str) -> str:
 
 
 def format_other_namespaces(namespaces: Sequence[str]) -> str:
-    """The text of the hint "there is one in namespace X" for these namespaces."""
+    """The text of the hint "there is one in namespace X" for these namespaces; empty for none."""
     if not namespaces:
         return ""
     noun = "namespace" if len(namespaces) == 1 else "namespaces"
@@ -52,7 +52,7 @@ def format_other_namespaces(namespaces: Sequence[str]) -> str:
 
 
 def require_listed(fleet: Fleet, kind: str, action: str) -> None:
-    """Raise a ConsoleError that begins with `action` if objects of this kind (plural name) cannot be listed."""
+    """Raise NotAllowed, NotFound or Unreachable, begun with `action`, if this kind (plural) cannot be listed."""
     link = fleet.links.get(kind)
     if link is None:
         return

@@ -312,7 +312,7 @@ def _read_file(path: Path) -> _KubeconfigFile:
 
 
 def _load_yaml(path: Path) -> tuple[str, Any]:
-    """(text, data) of a kubeconfig. The error for a broken one has the position only, since the text may be secret."""
+    """(text, data) of a kubeconfig. Raises BadKubeconfig with the position only, since the text may be secret."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(MAX_CHARACTERS + 1)

@@ -118,7 +118,7 @@ def _kill_group(process: asyncio.subprocess.Process) -> None:
 
 
 async def _read_output(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None) -> bytes:
-    """The output of a program; one that prints too much is killed, and its output still read to the end."""
+    """The output of a program, empty without a stream; if it is too much, the program is killed but read to its end."""
     found = bytearray()
     while stream is not None and (piece := await stream.read(1 << 16)):
         found += piece[: MAX_PLUGIN_OUTPUT_BYTES + 1 - len(found)]
@@ -253,7 +253,7 @@ class Login:
 
     @property
     def server_name(self) -> str | None:
-        """The name that the server's certificate must have, if it is not the host name."""
+        """The name that the server's certificate must have, if it is not the host name; else None."""
         return self.target.cluster.tls_server_name
 
     @cached_property
@@ -386,7 +386,7 @@ class Login:
         return context
 
     def _client_certificate(self) -> Secret:
-        """Client certificate and key, PEM; empty if there are none."""
+        """Client certificate and key, PEM; empty if there are none. BadKubeconfig if one is missing or unreadable."""
         if self._certificate:
             return self._certificate
         user = self.target.user
@@ -437,7 +437,7 @@ def _read_secret(path: str) -> Secret:
 
 
 def _read_pem(data: str | None, path: str | None, subject: str) -> Secret:
-    """PEM text from base64 data, else from a file; empty if neither is given."""
+    """PEM text from base64 data, else from a file; empty if neither is given. Raises BadKubeconfig if unreadable."""
     if not data:
         return _read_secret(path) if path else Secret()
     try:

@@ -11,7 +11,7 @@ Value: TypeAlias = "str | int | float | bool | Sequence[Value] | Mapping[str, Va
 
 
 def set_path(values: dict[str, Value], path: str, value: Value) -> None:
-    """Set the value at a dotted path; missing levels are created."""
+    """Set the value at a dotted path; missing levels are created. Raises BadInput if a level is a single value."""
     *above, last = path.split(".")
     level = values
     for name in above:

@@ -116,7 +116,7 @@ async def _response_body(answer: RawResponse, login: Login, action: str) -> byte
 
 
 def _live_pod_at(jobset: JobSet, number: int, pod: Pod | None) -> LivePod | PodPending:
-    """The live pod with that index, or the reason why it cannot be connected to."""
+    """The live pod with that index, or the reason why it cannot be connected to. JobEnded if the job has ended."""
     if pod and _is_running(pod):
         return _live_pod_of(pod, number)
     for word in ("Completed", "Failed"):

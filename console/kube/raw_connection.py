@@ -231,7 +231,7 @@ async def _connect_through_proxy(
 async def _connect_through_socks(
     proxy: SplitResult, host: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Ask a SOCKS 5 proxy (RFC 1928 and 1929) for a connection to the host, whose name it resolves."""
+    """Ask a SOCKS 5 proxy (RFC 1928, 1929) to connect to the host, whose name it resolves. Raises ProxyRefused."""
     name, password = unquote(proxy.username or "").encode(), unquote(proxy.password or "").encode()
     methods = [_SOCKS_NO_LOGIN, *([_SOCKS_PASSWORD_LOGIN] if name else [])]
     writer.write(bytes([_SOCKS_VERSION, len(methods), *methods]))

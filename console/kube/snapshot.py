@@ -167,7 +167,7 @@ class Fleet(Struct, frozen=True, eq=False, dict=True, weakref=True):
         return sorted(found, key=lambda event: (-event.last, event.name))
 
     def cluster_queue_of(self, workload: Workload) -> ClusterQueue | None:
-        """The ClusterQueue that admitted the workload, or that its LocalQueue belongs to."""
+        """The ClusterQueue that admitted the workload, or that its LocalQueue belongs to; None if not known."""
         name = workload.cluster_queue
         if not name:
             door = self.local_queues.get((workload.namespace, workload.queue))
@@ -310,7 +310,7 @@ class Store:
             event.set()
 
     def set_version(self, kind: str, version: str, one_namespace_note: str = "") -> None:
-        """Record the API version of a kind; the note says that only one namespace may be listed."""
+        """Record the API version of a kind; `one_namespace_note`: empty unless only one namespace may be listed."""
         (self.in_one_namespace.add if one_namespace_note else self.in_one_namespace.discard)(kind)
         self._notes[kind] = one_namespace_note
         self._links[kind] = replace(self._links[kind], version=version)

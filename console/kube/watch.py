@@ -200,7 +200,7 @@ class _ListLimits:
 async def _list_pages(
     source: WatchSource, reader: KindReader[Any, M], *, by_page: bool
 ) -> AsyncGenerator[tuple[str, Change], None]:
-    """Yield (resourceVersion, change) for the whole list; the next page is fetched while one is decoded."""
+    """Yield (resourceVersion, change) for the whole list, fetching ahead. Raises Unreadable if it does not end."""
     everything: dict[Key, M] = {}
     unreadable: dict[Key, str] = {}
     length, slices = _ListLimits(), WorkSlices()
@@ -358,7 +358,7 @@ async def watch_kind(
     query: Selection | None = None,
     backoff: Backoff = DEFAULT_BACKOFF,
 ) -> AsyncGenerator[Change | Served, None]:
-    """Yield the changes of one kind for ever; falls back to `namespace` where all namespaces may not be listed."""
+    """Yield the changes of one kind (those that `query` selects) for ever; in `namespace` if not all may be listed."""
     retries, where = Retries(backoff), ""
     while True:
         try:

@@ -141,7 +141,7 @@ class WatchedCluster:
 
     @property
     def current_connection(self) -> Connection:
-        """The connection to the current cluster; do not store it, since a context switch replaces it."""
+        """The connection now; do not store it: a context switch replaces it. Raises Unreachable once closed."""
         if self._connection is None:
             raise Unreachable("The session is closed.")
         return self._connection
@@ -167,7 +167,7 @@ class WatchedCluster:
     async def is_allowed(
         self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""
     ) -> bool:
-        """Whether the account may use the verb on the resource; cached for a minute."""
+        """Whether the account may use the verb on the resource, in any namespace and on any name by default; cached."""
         from console.kube import actions
 
         asked = (verb, resource, group, namespace, name, subresource)
@@ -321,7 +321,7 @@ class WatchedCluster:
         stdin: bytes | AsyncIterator[bytes] | None = None,
         on_output: Callable[[int, bytes], None],
     ) -> int:
-        """Run a command and return its exit code; `on_output` gets (1 stdout or 2 stderr, bytes)."""
+        """Run a command: its exit code; `on_output` gets (1 stdout, 2 stderr; bytes). Raises as `run`, NotAllowed."""
         from console.kube import exec as executing
 
         client = self.connection_for_change(f"run a command in pod {pod}").client

@@ -79,7 +79,7 @@ class FrameReader:
 
 
 def _parse_header(data: memoryview | bytearray, offset: int) -> tuple[int, int]:
-    """Size of the frame header in bytes (0 if incomplete) and the length of the payload."""
+    """(size of the frame header in bytes, 0 if incomplete; length of the payload). ValueError for a masked frame."""
     if len(data) - offset < 2:
         return 0, 0
     length = data[offset + 1]

@@ -39,7 +39,7 @@ def parse_value(field: Field, text: str) -> Value:
 
 
 def format_value(field: Field, value: Value) -> str:
-    """A value as text that `parse_value` reads back."""
+    """A value as text that `parse_value` reads back; empty for None."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -134,7 +134,7 @@ def _quote_given(field: Field, text: str) -> str:
 
 
 def quote_value(value: object) -> str:
-    """The end of a sentence with a value in quotes, or without it if it looks like a secret."""
+    """The end of a sentence, such as "; 8x was given"; empty for a value that looks like a secret."""
     text = re.sub(r"\s+", " ", value if isinstance(value, str) else repr(value)).strip()
     if looks_confidential(text):
         return ""

@@ -198,7 +198,7 @@ class Helm:
             raise translate_error(str(error), type(error).__name__, failed) from error
 
     async def _remove_failed(self, name: str, namespace: str, error: Exception) -> None:
-        """Remove what a failed install created; retries for a few moments if the server is unreachable."""
+        """Remove what a failed install created, with retries for a few moments. Raises ReleaseFailed if that fails."""
 
         def work(config: Config) -> Exception | None:
             try:
@@ -281,7 +281,7 @@ class RemovalPlan:
 
 
 def object_path(kind: str, namespace: str, name: str = "", *, api: str = "") -> str:
-    """URL path of an object of the chart, or of a list of its kind (of all namespaces if none is given)."""
+    """URL path of an object of the chart, or without `name` of a list; `namespace` empty: all, `api`: the kind's."""
     api = api or _API_VERSIONS.get(kind, "v1")
     place = f"/namespaces/{quote(namespace, safe='')}" if namespace and kind != "PersistentVolume" else ""
     path = f"{'/apis' if '/' in api else '/api'}/{api}{place}/{kind.lower()}s"

@@ -123,7 +123,7 @@ def split_commands(text: str, variables: Mapping[str, str]) -> list[list[Command
 
 
 def _iter_commands(text: str, variables: Mapping[str, str]) -> Iterator[list[CommandWord]]:
-    """Yield the words of each command; the variables may change between two of them."""
+    """Yield the words of each command; the variables may change between two. Raises BadInput for an open quote."""
     text = re.sub(r"\\[ \t]*\r?\n", " ", text).replace("\r\n", "\n")
     words: list[CommandWord] = []
     word: CommandWord | None = None

@@ -46,7 +46,7 @@ class SetValues:
     _entries_left: int = _MAX_LIST_ITEMS
 
     def add(self, option: str, text: str, unknown: Collection[str] = ()) -> None:
-        """Apply an option; values with a variable in `unknown` are recorded in `left_out` instead. Raises BadInput."""
+        """Apply an option; values with a variable in `unknown` go to `left_out`. Raises BadInput for invalid text."""
         self._option, self._text, self._offset, self._key_path = option, text, 0, []
         if option == "--set-json" and text.lstrip().startswith("{"):
             tree = self._decode_json()
@@ -232,7 +232,7 @@ def convert_values(
 def iter_field_values(
     values: Mapping[str, Value], fields: Collection[str], parent_path: str = ""
 ) -> Iterator[tuple[str, Value]]:
-    """Yield path and value of every field, and of every key that is no field."""
+    """Yield (path, value) of every field, and of every key that is no field, below `parent_path` (empty: the root)."""
     for name, value in values.items():
         path = f"{parent_path}.{name}" if parent_path else str(name)
         if path not in fields and isinstance(value, Mapping) and value:

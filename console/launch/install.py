@@ -171,7 +171,7 @@ class ChartCatalog:
 
     @classmethod
     def from_chart(cls) -> ChartCatalog:
-        """Read chart/ and launchers/; call it in a thread, since it imports the schema checker (0.2 s)."""
+        """Read chart/ and launchers/; in a thread, as the schema checker takes 0.2 s to import. Raises Unreadable."""
         import jsonschema  # noqa: F401  # loaded here, so that the first check of a form does not wait for it
 
         chart = assets.chart_folder()
@@ -194,7 +194,7 @@ class ChartCatalog:
         return self._read_recipes
 
     def find_recipe(self, name: str) -> Recipe:
-        """The recipe with that id or code (W03), ignoring case."""
+        """The recipe with that id or code (W03), ignoring case. Raises NotThere, which lists the known ones."""
         for recipe in self.recipes():
             if name.lower() in {recipe.id.lower(), recipe.code.lower()}:
                 return recipe
@@ -295,7 +295,7 @@ class ChartCatalog:
         return f"{who}-{suffix}"
 
     def chart_values(self, plan: LaunchPlan) -> dict[str, Value]:
-        """The values passed to the chart: changes by recipe and plan, and the launch scripts."""
+        """The values passed to the chart: changes by recipe and plan, and scripts. Unreadable if one is missing."""
         recipe = self.find_recipe(plan.recipe).id
         wanted = {*_COMMON_LAUNCHERS, *recipe_launchers(self.schema, recipe)}
         if get_path(self.values(plan), "storage.logs"):

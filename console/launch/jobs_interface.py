@@ -30,5 +30,5 @@ class KnownJobs(Protocol):
         ...
 
     def seen_folder(self, key: Key) -> SeenFolder | None:
-        """The job's checkpoint folder as last read in this session."""
+        """The job's checkpoint folder as last read in this session; None if not read."""
         ...

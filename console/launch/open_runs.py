@@ -25,7 +25,7 @@ class OpenRuns:
         self._missing_since: dict[int, float] = {}  # since when it has not been seen any more
 
     async def list(self, key: tuple[str, str] | None = None, *, reads_anew: bool = False) -> tuple[RunRecord, ...]:
-        """All open runs, or those of one job; launches from other consoles appear with a delay."""
+        """All open runs, or those of `key`; launches from other consoles come late, unless `reads_anew`."""
         if reads_anew or time.monotonic() - self._read_at > RUNS_REFRESH_SECONDS:
             self._read_at = time.monotonic()
             self._runs_by_number = {run.number: run for run in await self._history.open_runs(self._server)}

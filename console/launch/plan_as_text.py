@@ -383,7 +383,7 @@ def _get_if_set(values: Mapping[str, Value], names: Sequence[str]) -> tuple[bool
 
 
 def _read_files(paths: list[str]) -> dict[str, str]:
-    """The texts of the files that exist here; a pasted command may be from another machine."""
+    """By path the texts of those files that exist here; a pasted command may be from another machine."""
     found: dict[str, str] = {}
     for path in paths:
         file = Path(path).expanduser()

@@ -101,7 +101,7 @@ class Profiles:
         await asyncio.to_thread(self._write_private, self.folder / "default", f"{name}\n")
 
     async def change_profile(self, name: str, settings: Sequence[str] = (), unset: Sequence[str] = ()) -> LaunchProfile:
-        """Set (`path=value`) and unset (`path`) values in a profile, which is created if it does not exist."""
+        """Set (`path=value`) and unset (`path`) values in a profile, created if missing. BadInput if one is invalid."""
         if not _VALID_NAME.fullmatch(name) or name == "default":
             raise BadInput(f"{name} cannot be the name of a profile.", "Letters, digits, dots, dashes; not default.")
         return await asyncio.to_thread(self._change_in_thread, name, settings, unset)

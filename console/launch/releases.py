@@ -35,7 +35,7 @@ class Releases:
         self._cluster, self._launcher = cluster, launcher
 
     async def plan_of_release(self, namespace: str, name: str) -> LaunchPlan:
-        """The plan that would launch a release again: its recipe and the values that differ from the defaults."""
+        """The plan that would launch a release again. Raises NotFound, or BadInput if it is of no recipe."""
         launcher = self._launcher()
         values = await launcher.values(namespace, name)
         recipe = get_path(values, "recipe.id")

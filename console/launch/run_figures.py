@@ -80,7 +80,7 @@ async def _read_pod_figures(
 
 
 def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
-    """The best bus bandwidth of these tests, and the last average."""
+    """`peak_busbw` (best of these tests) and `average_busbw` (last average), in GB/s; unknown ones are left out."""
     peaks = [test.peak_busbw for test in tests if test.peak_busbw is not None]
     means = [test.avg_busbw for test in tests if test.avg_busbw is not None]
     found = {"peak_busbw": max(peaks, default=None), "average_busbw": means[-1] if means else None}

@@ -90,7 +90,7 @@ class RunRecord(Struct, frozen=True):
 
     @property
     def end_of_kept_job(self) -> TimeSpan | None:
-        """The span from the end of a program whose job kept its pods; `last` is its exit code. None if unknown."""
+        """The span from the end of a program whose job kept its pods (its `last` is the exit code); None if unknown."""
         if f'"{SpanKind.ENDED}"' not in self.seen:
             return None
         ends = [span for span in decode_recorded_spans(self.seen).spans if span.kind is SpanKind.ENDED]

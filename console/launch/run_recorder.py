@@ -82,7 +82,7 @@ class RunRecorder:
         return kept
 
     async def record_before_stop(self, namespace: str, name: str) -> str:
-        """Record the last figures of a job's log before it is deleted; returns the delay of its next step, in words."""
+        """Record a job's last logged figures before its deletion; returns its next step's delay in words, or ""."""
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get((namespace, name))
         if jobset is None or not await self._session_runs.open.list(jobset.key, reads_anew=True):

@@ -66,7 +66,7 @@ def plan_from_snapshot(jobset: JobSet, fleet: Fleet) -> StopPlan:
 
 
 def _count_held_gpus(jobset: JobSet | None, fleet: Fleet) -> tuple[int, int, str]:
-    """Number of pods of a JobSet, the GPUs they hold, and its owner."""
+    """(number of pods of a JobSet, GPUs they hold, its owner); 0, 0 and "" without a JobSet."""
     if jobset is None:
         return 0, 0, ""
     pods = fleet.pods_by_jobset.get(jobset.uid, ())

@@ -59,7 +59,7 @@ def parse_fields(schema: Schema, recipe: str) -> tuple[Field, ...]:
 
 
 def iter_fields(schema: Schema, parent_path: str = "") -> Iterator[tuple[str, Schema]]:
-    """Yield path and schema of every property that is one form field; maps and lists count as one."""
+    """Yield (path, schema) of every property, below `parent_path` if given, that is one field; a map or list is one."""
     for name, part in schema["properties"].items():
         path = f"{parent_path}.{name}" if parent_path else name
         if "properties" in part:

@@ -96,7 +96,7 @@ class ParsedValues:
 
 
 def read_values(root: YamlNode | None, schema: Schema, hidden: Mapping[str, Value]) -> ParsedValues:
-    """Parse the values of a YAML map; `hidden` has the values behind `(hidden)`."""
+    """Parse the values of a YAML map (None: empty); `hidden` has the values behind `(hidden)`."""
     out = ParsedValues([path for path, part in iter_fields(schema) if not part.get("x-hidden")])
     if root is not None:
         out.values = out.parse_group(root, schema, (), hidden)

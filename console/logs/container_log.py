@@ -164,7 +164,7 @@ class RetryPolicy(Retries):
     """Decides after an error whether to wait and retry, to treat the log as ended, or to raise the error."""
 
     def __init__(self, follow: bool, backoff: Backoff, wait: Callable[[float], Awaitable[None]], *, seen: bool) -> None:
-        """`rest` waits so many seconds, less once the server answers; `seen`: lines of the log were delivered."""
+        """`wait` sleeps so many seconds, less once the server answers; `seen`: lines of the log were delivered."""
         super().__init__(backoff)
         self._follow = follow
         self._wait = wait
@@ -268,7 +268,7 @@ class LogStream:
         restarts: int = -1,
         backoff: Backoff = DEFAULT_BACKOFF,
     ) -> None:
-        """`clean_lines` and `clean_text` redact lines and blocks; `restarts`: the container's count, -1 if unknown."""
+        """`clean_lines`, `clean_text` redact lines and blocks; `cursor`: lines delivered; `restarts`: -1 if unknown."""
         self.state = StreamState.WAITING
         self.gaps: list[tuple[float, float]] = []  # between which moments lines may be lost
         self._received_at = self._broken_at = (
@@ -324,7 +324,7 @@ class LogStream:
                 receive(batch)
 
     async def batches(self) -> AsyncGenerator[list[TimedLine], None]:
-        """Yield new lines, [] if only `open` changed. Raises NotFound, NotAllowed, Refused or Unreachable."""
+        """Yield new lines, [] if only `open_line` changed. Raises NotFound, NotAllowed, Refused or Unreachable."""
         wanted, trouble, over = self._request, self._retry_policy, False
         while not over:
             try:
@@ -476,7 +476,7 @@ class LogStream:
 async def follow_log(
     client: Client, request: LogRequest, backoff: Backoff = DEFAULT_BACKOFF, *, cursor: ResumeCursor | None = None
 ) -> AsyncGenerator[list[LogLine], None]:
-    """Yield redacted lines as they come until the log ends (or once); see `LogStream` for the arguments."""
+    """Yield redacted lines, after those of `cursor`, until the log ends (or once); raises as `LogStream.batches`."""
     stream = LogStream(client, request, cursor=cursor, clean_lines=Redactor().redact_lines, backoff=backoff)
     async with aclosing(stream.batches()) as batches:
         async for batch in batches:

@@ -182,7 +182,7 @@ def stored_jobs(root: Path) -> list[JobLogStore]:
 def find_stored_job(
     root: Path, context: str, namespace: str, name: str, uid: str = "", *, server: str = ""
 ) -> JobLogStore | None:
-    """The stored logs of that uid, else of the newest job of that name in that cluster (by server, else context)."""
+    """The stored logs of that uid, else of that cluster's newest job of that name (by server or context); or None."""
     for stored in stored_jobs(root):
         note = stored.metadata
         here = note.server == server if note.server and server else note.context == context
@@ -285,7 +285,7 @@ class JobFolder:
                 await asyncio.to_thread(self._stored.record_failure, failure)
 
     async def open_segment(self, kept: LogSegment | None, rank: int, pod: Pod, container: str) -> LogSegment:
-        """The segment for a container's lines: the stored one if this console writes the folder, else a new one."""
+        """The segment for a container's lines: `kept`, if this console writes the folder, else a new one."""
         part = LogSegment(rank, attempt=pod.attempt, pod=pod.name, container=container, uid=pod.uid)
         stored = self._stored
         if stored is not None:

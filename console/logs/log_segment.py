@@ -66,11 +66,11 @@ class LogSegment:
 
     @property
     def _metadata_path(self) -> Path | None:
-        """The marker file that records that older lines are missing."""
+        """The marker file that records that older lines are missing; None for a segment without a file."""
         return self.file.with_suffix(".opened") if self.file is not None else None
 
     def mark_truncated(self, line_count: int) -> None:
-        """Record that only the last `last` lines were fetched at first; OSError if the disk refuses."""
+        """Record that only the last `line_count` lines were fetched at first; OSError if the disk refuses."""
         self.opened_with = line_count
         if self._metadata_path is not None and not self._metadata_path.exists():
             append_to(self._metadata_path, b"%d\n" % line_count)

@@ -208,7 +208,7 @@ class LogService:
     async def read_previous(
         self, namespace: str, name: str, ranks: Collection[int] | None = None, *, tail: int | None = None
     ) -> PreviousLogs:
-        """The last `tail` lines of each rank's previous container. Raises NotFound, or the error of all reads."""
+        """The last `tail` lines (None: all) of previous containers. Raises NotFound, or the error of all reads."""
         fleet, key = self._cluster.fleet, (namespace, name)
         jobset, log = fleet.jobsets.get(key), self._open_logs.get(key)
         stored = await self._find_stored(key)
@@ -302,7 +302,7 @@ class LogService:
     async def _last_lines(
         self, key: tuple[str, str], failure: PodFailure, log_store: JobLogStore | None
     ) -> tuple[list[str], str]:
-        """(last lines of the rank in the failed attempt, why they are missing or empty)."""
+        """(last lines of the rank in the failed attempt, the reason if they could not be read, else "")."""
         log = self._open_logs.get(key)
         found, unread = _read_stored_tail(failure, log.parts if log else ()), ""
         if not found and failure.pod:

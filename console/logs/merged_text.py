@@ -207,7 +207,7 @@ def _search_block(
     line_filter: LineFilter | None,
     pattern: re.Pattern[bytes] | None = None,
 ) -> bool:
-    """Search the next `lines` lines of a part as one block; returns whether lines remain."""
+    """Search the next `lines` lines of a part by `pattern`, else by `line_filter`; returns whether lines remain."""
     start = picked.searched_lines
     stop = min(len(segment), start + lines)
     block = b"".join([text + b"\n" for text in segment.read_texts(start, stop)])
@@ -260,7 +260,7 @@ class CommonLine:
     ranks: set[int] = field(default_factory=set)
 
     def ranks_text(self, total: int, gaps: Iterable[Gap] = ()) -> str:
-        """The ranks of the line: "128/128", "127/128 (all but 41)", "7/7 (7 not read)"; "pod 3" for a single one."""
+        """The ranks: "128/128", "127/128 (all but 41)", "7/7 (7 not read)", "pod 3"; empty if `total` is 1."""
         number, unread = len(self.ranks), self.ranks_unread(gaps)
         known = total - len(unread)
         if total <= 1:

@@ -105,9 +105,9 @@ class Alarm(Struct, frozen=True):
         act: str = "",
         has_checkpoint: bool = False,
     ) -> str:
-        """The next step for the person, in words; `owner`: who launched the job, "you" for this person.
+        """The next step for the person, in words; empty without a job. `owner`: who launched it, "you" for this person.
 
-        `look`, `stop` and `act` (a list of all actions) replace commands in the text by keys, where there are any.
+        `look`, `stop_key` and `act` (a list of all actions) replace commands in the text by keys, where there are any.
         `has_checkpoint`: whether a new launch could resume from a checkpoint.
         """
         verb, why = _NEXT_STEPS[self.kind]
@@ -124,7 +124,7 @@ class Alarm(Struct, frozen=True):
         return f"{shows}{frees}" if self.job else ""
 
     def with_finding(self, newer: Alarm | None) -> Alarm:
-        """The alarm with the verdict that another console found in the same stall, if it has none."""
+        """The alarm with the verdict of `newer`, found by another console in the same stall, if the alarm has none."""
         if newer is None or self.kind is not AlarmKind.STALL or self.verdict or newer.time <= self.since:
             return self
         return replace(self, more=newer.more, nodes=newer.nodes)

@@ -108,7 +108,7 @@ class Diagnoses:
         self._latest: dict[tuple[str, DiagnosisKind], Diagnosis] = {}
 
     def find(self, uid: str, kind: DiagnosisKind) -> Diagnosis | None:
-        """The last diagnosis of that kind, as of the last refresh; it may have found nothing."""
+        """The last diagnosis of that kind (perhaps that nothing is wrong), as of the last refresh; None without any."""
         return self._latest.get((uid, kind))
 
     def find_hang(self, jobset: JobSet, fleet: Fleet, stepped: float) -> Diagnosis | None:
@@ -183,7 +183,7 @@ def find_blame(alarms: Iterable[Alarm], diagnosis: Diagnosis | None) -> Blame:
 
 
 def judge_pace(progress: JobProgress, slowdown: Diagnosis | None, consent: Diagnosis | None) -> JobProgress:
-    """The progress with the recorded slowdown `seen`; without it if a person accepted that pace later (`taken`)."""
+    """The progress, marked with the recorded slowdown unless a person accepted that pace later (`consent`)."""
     if (
         slowdown is not None
         and slowdown.words

@@ -100,7 +100,7 @@ MAX_CURVE_POINTS = 1500  # places of an exported curve; each shows its lowest an
 
 
 def training_json(run: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[str, Any]:
-    """A run with derived figures; for a run that has stalled at `now` the expected end is null."""
+    """A run as JSON; `eta_s` is null if stalled at `now`, and `mfu` without the peak of `gpu` (its label)."""
     with run.lock:
         steps = list(run.steps)
     last = steps[-1] if steps else None
@@ -159,7 +159,7 @@ def export_tracks(
     metric: str = "loss",
     gpu: str = "",
 ) -> str:
-    """The file content for a format: "csv" and "json" of all runs, "svg" of one metric of the shown one."""
+    """The file's content: "csv", "json" of all runs, "svg" of one metric of the shown one; `gpu`: for MFU in JSON."""
     if kind == "svg":
         return draw_training_svg(title, shown_run, earlier_runs, metric)
     if kind == "json":

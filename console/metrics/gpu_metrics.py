@@ -52,7 +52,7 @@ class Gpu:
 
     @property
     def nvlink(self) -> float | None:
-        """NVLink traffic in bytes per second, both directions."""
+        """NVLink traffic in bytes per second, both directions together; None if either is unknown."""
         if self.nvlink_received is None or self.nvlink_sent is None:
             return None
         return self.nvlink_received + self.nvlink_sent
@@ -191,7 +191,7 @@ class GpuBoard:
         return median(values) if values else None
 
     def badness_key(self, gpu: Gpu, metric: GpuMetric, median_value: float | None) -> float:
-        """A sort key: faults first, then the distance from the median on the bad side."""
+        """A sort key, higher is worse: faults first, then the distance, if known, from the median on the bad side."""
         value = metric.value(gpu)
         if value is None or median_value is None:
             return 1e6 * len(gpu.faults)
@@ -205,7 +205,7 @@ class GpuBoard:
         )
 
     def is_outlier(self, gpu: Gpu, metric: GpuMetric, mid_value: float | None, *, share: float = 1.0) -> bool:
-        """Whether a GPU has a fault, or is off on the bad side by over `share` of the metric's outlier distance."""
+        """Whether a GPU has a fault, or is worse than `mid_value` by over `share` of the metric's outlier distance."""
         value = metric.value(gpu)
         if gpu.faults:
             return True
@@ -319,7 +319,7 @@ class NvidiaSmiParser:
         return gpu
 
     def _parse_table_line(self, line: str) -> Gpu | None:
-        """Parse a line of the table; returns a reading with the second line of each GPU."""
+        """Parse a line of the table; returns a reading with the second line of each GPU, else None."""
         if found := _TABLE_LINE_1.search(line):
             index, name, bus, ecc = found.groups()
             self._begun_gpu = Gpu(int(index), name, bus=bus, ecc_uncorrected=parse_count(ecc))

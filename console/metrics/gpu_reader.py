@@ -108,7 +108,7 @@ class GpuReader:
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
     async def read_once(self, namespace: str, name: str, *, source: GpuSource = "") -> GpuBoard:
-        """One reading of all ranks; Refused and its subclasses if no pod may be read."""
+        """One reading of all ranks. Raises NotFound if no pod runs, Refused or a subclass if none may be read."""
         readings: list[PodGpus] = []
         refusals: list[Refused] = []
         running = self._running_ranks(namespace, name)
@@ -191,7 +191,7 @@ class GpuReader:
         return False
 
     async def _read_nvidia_smi(self, pod: Pod, pod_gpus: PodGpus, reader: _ReadOptions, round_count: int) -> None:
-        """Follow nvidia-smi in a pod; a report is complete when the next one begins or the stream ends."""
+        """Follow nvidia-smi in a pod. Raises ProgramFailed without any GPU, Unreadable for too much, Unreachable."""
         from console.kube import exec as executing
         from console.metrics.gpu_metrics import NetworkCounters, NvidiaSmiParser
 

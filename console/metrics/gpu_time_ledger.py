@@ -247,7 +247,7 @@ class _Reckoning:
             yield next(span.start for span in self._spans if _is_training(span)), self._run.end_at  # nothing was kept
 
     def _saved_at(self, step: int, spans: Sequence[TimeSpan], default: float) -> float:
-        """The time at which the checkpoint of a step was complete, by the spans of saving; `default` if unknown."""
+        """Time (epoch seconds) at which the checkpoint of a step was complete, by the saving spans, else `default`."""
         for at in range(len(spans) - 1, -1, -1):
             span = spans[at]
             if span.steps and span.first < step <= span.last and span.kind is not SpanKind.AFTER:

@@ -64,12 +64,12 @@ def job_health(
     is_unread: bool = False,
     why: Why | None = None,
 ) -> JobHealth:
-    """The health of a job, from the snapshot, its alarms, and the end of its log.
+    """The health of a job, from the snapshot, its alarms, and the end of its log (`job_progress`).
 
     `why_unknown`: the reason why nobody knows whether its next step is late; `late_message`: that it is late, by a
     reader of its steps; `is_followed`: there is such a reader, so times in the log are not needed; `faults`: findings
     of an inspection; `verdict`: the rank that the others wait for; `slow_rank`: the one they wait for in each step,
-    perhaps unless `is_slow_certain`; `is_unread`: its log was not read yet; `why`: the known reason of its state.
+    surely if `is_slow_certain`; `is_unread`: its log was not read yet; `why`: the known reason of its state.
     """
     state, reason = jobset.state, why or why_job(jobset, fleet)
     if state is JobState.RUNNING and reason.category is Category.STARTING:
@@ -142,7 +142,7 @@ def why_end_unknown(health: JobHealth) -> str:
 
 
 def kept_words(jobset: JobSet, job_progress: JobProgress, now: float) -> str:
-    """The idle time of GPUs that an ended job's kept pods hold: "pods kept, 16 GPUs idle since 12 min"."""
+    """The idle time of an ended job's GPUs: "pods kept, 16 GPUs idle since 12 min"; empty if its end is unknown."""
     end = job_progress.end
     if end is None:
         return ""

@@ -56,7 +56,7 @@ class RankProgress:
         self._totals: dict[int, int] = {}  # steps of each rank's longest bar: that of training
 
     def add_line(self, rank: int, moment: float, text: str) -> None:
-        """Use a line, or a frame of a progress bar, to find the rank's step."""
+        """Use a line, or a frame of a progress bar, printed at `moment` (epoch seconds), to find the rank's step."""
         self.last_line_at[rank] = max(moment, self.last_line_at.get(rank, 0.0))
         if "step " in text and LAUNCHER_STAGE.search(text):
             return
@@ -229,7 +229,7 @@ class JobMeasures:
 
     @property
     def first_step_at(self) -> float:
-        """Time of the first step, or of the start of the first table; 0.0 before it."""
+        """Time of the first step, or of the start of the first table (epoch seconds); 0.0 before it."""
         if (track := next((each for each in self.tracks if len(each)), None)) is not None:
             return track.times[0]
         return next((span.start for span in self.tables.list_spans() if span.kind is SpanKind.ROWS), 0.0)
@@ -241,7 +241,7 @@ class JobMeasures:
 
     @property
     def phases(self) -> dict[str, float]:
-        """The longest duration of each phase before the first step over all pods; empty until that step."""
+        """The longest duration (seconds) of each start phase over all pods; empty before the first step."""
         return {} if not self.first_step_at else longest_phases(each.phase_seconds for each in self._starts.values())
 
     @property
@@ -338,7 +338,7 @@ def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[Tra
 
 
 def _read_tests(lines: Sequence[LogLine], text: str) -> tuple[tuple[NcclTest, ...], dict[int, float]]:
-    """The tests of a log, and the time of each one's last line; comments delimit them, rows are parsed in bulk."""
+    """(tests of a log, by index the print time of each one's last line); rows are parsed in bulk."""
     nccl, printed = trainlog.NcclParser(), dict[int, float]()
     comments = groupby(lines, lambda line: line.text[:7] if "#" in line.text else "")
     for begin, group in comments if nccl.may_be_relevant(text) else ():
@@ -420,7 +420,7 @@ class _NcclTables:
         self._tests: list[MeasuredTest] = []
 
     def feed_lines(self, run_key: tuple[int, str, str], rank: int, lines: Sequence[PodLine]) -> bool:
-        """Parse lines of the container run `of` (attempt, pod, container); returns whether a test changed."""
+        """Parse lines of the container run `run_key` (attempt, pod, container); returns whether a test changed."""
         if run_key != self._of:
             self.ended_tests += self._tests
             self.parser, self._of, self._tests = trainlog.NcclParser(), run_key, []

@@ -64,7 +64,7 @@ def sample_job(
     pass_line: float,
     diagnosis: Diagnosis | None = None,
 ) -> JobSample:
-    """A job's state for its alarms, by snapshot and measurements; `diagnosis` names the rank that others wait for."""
+    """A job's state for its alarms, ended if `jobset` is None; `diagnosis` names the rank that others wait for."""
     every = pod_slots(jobset, fleet) if jobset else ()
     track = measures.track
     last = track.last if track else None

@@ -70,7 +70,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def seconds_left(self) -> float | None:
-        """The estimated time to the last step, also for a diverged run, which goes on unless it is stopped."""
+        """The estimated seconds to the last step, also of a diverged run; None if unknown, late or ended."""
         pace = self.step_time if self.pace is None else self.pace
         if self.step is None or self.total is None or pace is None or self.late or self.end is not None:
             return None
@@ -108,7 +108,7 @@ class JobProgress(Struct, frozen=True):
         )
 
     def is_older_than(self, older_progress: JobProgress | None) -> bool:
-        """Whether this progress, of a log read anew, has not yet reached the figures known before."""
+        """Whether this progress, of a log read anew, has not yet reached `older_progress`; False if that is None."""
         return (
             older_progress is not None
             and self.printed < older_progress.printed
@@ -138,7 +138,7 @@ class JobProgress(Struct, frozen=True):
 def progress_of_tests(
     tests: Sequence[NcclTest], time: float, pass_line: float, accelerator: str = ""
 ) -> JobProgress | None:
-    """The last test's figures with the verdict of the last finished one; None if no test has rows."""
+    """The last test's figures with the last finished one's verdict (`pass_line`: GB/s); None if no test has rows."""
     test = next((each for each in reversed(tests) if each.rows), None)
     if test is None:
         return None
@@ -165,7 +165,7 @@ def progress_of_tests(
 
 
 def keep_previous_verdict(older: JobProgress | None, now: JobProgress) -> JobProgress:
-    """The figures of a test that is repeated, with the verdict of its last run, which the log's end lacks."""
+    """The figures `now`, if a test is repeated with the verdict of its last run, `older`, which the log's end lacks."""
     running = NcclResult.RUNNING
     if older is None or older.passing is running or now.passing is not running or now.busbw is None:
         return now
@@ -180,7 +180,7 @@ def trend_means(column: MetricColumn) -> tuple[float, ...]:
 
 
 def progress_of_runs(runs: Sequence[TrainingRun], time: float) -> JobProgress | None:
-    """The figures of the last run that has steps; None if none has."""
+    """The figures, as of `time`, of the last run that has steps; None if none has."""
     track = next((each for each in reversed(runs) if each.last is not None), None)
     if track is None or track.last is None:
         return None
@@ -237,7 +237,7 @@ def compare_with_earlier(progress: JobProgress, earlier_speeds: Sequence[float],
 
 
 def progress_of_measures(measures: JobMeasures, time: float, pass_line: float) -> JobProgress | None:
-    """The progress according to these measurements; None if they show none."""
+    """The progress as of `time` by these measurements; `pass_line`: GB/s of a test. None if they show none."""
     tests = [each.test for each in measures.tests]
     found = progress_of_tests(tests, time, pass_line, measures.accelerator)
     if found is not None:

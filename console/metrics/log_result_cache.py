@@ -62,7 +62,7 @@ class LogResultCache:
         return found if found is not None and found.step is not None and by is not None and found.step >= by else None
 
     def tested(self, uid: str) -> float:
-        """The print time of the last line of a job's newest stored NCCL test; 0.0 if unknown."""
+        """The print time (epoch seconds) of the last line of a job's newest stored NCCL test; 0.0 if unknown."""
         return self._contents.tested.get(uid, 0.0)
 
     def printing(self, uid: str) -> int | None:

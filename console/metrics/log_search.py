@@ -78,7 +78,7 @@ def find_progress_pod(segments: Iterable[LogSegment]) -> int | None:
 
 
 def _last_step_time(segment: LogSegment) -> float:
-    """The print time of the last step; 0.0 if the last TAIL lines contain none."""
+    """The print time (epoch seconds) of the last step; 0.0 if the last TAIL lines contain none."""
     parser, last = TrainingParser(own_log_formats()), 0.0
     start = max(0, len(segment) - SEARCHED_TAIL_LINES)
     for number, text in enumerate(segment.read_texts(start, len(segment))):

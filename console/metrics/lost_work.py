@@ -114,7 +114,7 @@ def find_lost_work(
 def find_followed_lost_work(
     jobset: JobSet, fleet: Fleet, measures: JobMeasures, folder: SeenFolder | None, now: float
 ) -> LostWork | None:
-    """The work that a job would lose if it ended now, by measures whose log is followed or was read to its end."""
+    """The work a job would lose if it ended now, by a log that is followed or was read to its end; None if none."""
     unread = "its log of before is still being read" if measures.is_reading_old_lines else ""
     if measures.unread and not any(measures.tracks):
         unread = unread_words(measures.unread[0])

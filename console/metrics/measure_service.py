@@ -154,7 +154,7 @@ class MeasureService:
         return kept.nodes
 
     async def earlier_phases(self, jobset: JobSet) -> Mapping[str, float]:
-        """The longest duration of each start phase in earlier runs."""
+        """The longest duration (seconds) of each start phase in earlier runs."""
         return await self._run_history().earlier_runs.phases(jobset)
 
     async def earlier_speeds(self, jobset: JobSet, metric: str) -> Sequence[float]:

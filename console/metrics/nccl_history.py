@@ -46,7 +46,7 @@ class MeasuredTest(Struct, frozen=True):
 
     @property
     def busbw(self) -> float | None:
-        """The bus bandwidth (GB/s) that represents the test: the average over 2 to 8 GiB, else the best."""
+        """The bus bandwidth (GB/s) that represents the test: mean over 2 to 8 GiB, else the best; None if unknown."""
         average = health_scan_average(self.test)
         return average if average is not None else self.test.peak_busbw
 
@@ -97,7 +97,7 @@ class SizeDifference(Struct, frozen=True):
 
     @property
     def share(self) -> float | None:
-        """The fraction by which the later test is faster."""
+        """The fraction (0.1: 10 %) by which the later test is faster; None if either lacks the size."""
         return self.after / self.before - 1 if self.before and self.after is not None else None
 
 
@@ -109,7 +109,7 @@ def compare_sizes(old_test: NcclTest, new_test: NcclTest) -> tuple[SizeDifferenc
 
 
 def mean_speedup(old_test: NcclTest, new_test: NcclTest) -> float | None:
-    """Mean fraction by which the later test is faster, over common sizes, from 8 MiB up if there are any."""
+    """Mean fraction by which the later test is faster, over common sizes (if any, from 8 MiB up); None without any."""
     shares = [(each.size, each.share) for each in compare_sizes(old_test, new_test) if each.share is not None]
     large = [share for size, share in shares if size and log2(size) >= 23] or [share for _, share in shares]
     return sum(large) / len(large) if large else None

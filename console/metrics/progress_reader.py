@@ -53,7 +53,7 @@ def _visible_state(progress: JobProgress) -> tuple[object, ...]:
 
 
 def find_end(lines: Sequence[LogLine], pod: int, failed_pod: PodSlot | None) -> LogEnd | None:
-    """The end of a pod's program by the end of its log; `failed_pod` is the first failed pod of a failed job."""
+    """The end of a pod's program by its log, None if it shows none; `failed_pod`: a failed job's first failed pod."""
     if failed_pod is None or failed_pod.number != pod:
         return find_log_end(lines, pod, SERVER_CLOCK.now())
     when = failed_pod.ended.finished_at if failed_pod.ended else 0.0
@@ -129,7 +129,7 @@ class _ReadLogs(Struct):
 
     @property
     def newest(self) -> float:
-        """The print time of the latest line; 0.0 if there is none."""
+        """The print time (epoch seconds) of the latest line; 0.0 if there is none."""
         return max((lines[-1].time for lines in self.tails.values() if lines), default=0.0)
 
 
@@ -336,7 +336,7 @@ class JobProgressReader:
         return changed
 
     def _likely_pods(self, jobset: JobSet, failed_pod: PodSlot | None) -> list[tuple[int, Pod]]:
-        """The pods, with their numbers, that may print the progress of the job or the reason of its end."""
+        """The pods, with their numbers, that may print the progress or the reason of the end; `failed_pod` first."""
         pods = [(slot.number, slot.pod) for slot in pod_slots(jobset, self._cluster.fleet) if slot.pod]
         first = failed_pod.number if failed_pod else None, self._log_cache().printing(jobset.uid)
         likely = [*(each for number in first for each in pods if each[0] == number), *pods[:1], *pods[-1:]]
@@ -345,7 +345,7 @@ class JobProgressReader:
     async def _read_pods(
         self, jobset: JobSet, likely_pods: Sequence[tuple[int, Pod]], failed_pod: PodSlot | None, measures: JobMeasures
     ) -> _ReadLogs:
-        """Read the ends of these pods' logs up to the first that shows progress."""
+        """Read the ends of these pods' logs up to the first that shows progress; more lines if a pod failed."""
         is_test = recipe_kind(jobset.recipe) is RecipeKind.NCCL
         number_of_lines = STEP_TAIL_LINES if jobset.finished and not is_test else TABLE_TAIL_LINES
         number_of_lines = max(number_of_lines, FAILURE_TAIL_LINES if failed_pod else 0)

@@ -124,7 +124,7 @@ class StartRecorder:
                 self._begin_phase(f"{mark} ({self._stage})" if self._stage else mark, time, has_ended=True)
 
     def end(self, time: float) -> None:
-        """Record that the first step was made."""
+        """Record that the first step was made at `time` (epoch seconds)."""
         self._begin_phase("", time, has_ended=True)
 
     def _begin_phase(self, name: str, time: float, *, has_ended: bool) -> None:
@@ -136,14 +136,14 @@ class StartRecorder:
 
 
 def pull_seconds(ranks: Sequence[PodSlot]) -> float:
-    """The longest time of a job's pods from their scheduling to the start of their programs; 0.0 if unknown."""
+    """The longest of the pods' times from scheduling to the start of the program, in seconds; 0.0 if unknown."""
     mains = [(rank.pod, rank.pod.main) for rank in ranks if rank.pod is not None and not rank.restarts]
     took = [main.started - pod.started for pod, main in mains if pod.started and main is not None and main.started]
     return max(took, default=0.0)
 
 
 def pull_phase(ranks: Sequence[PodSlot], longest: float) -> StartPhase | None:
-    """The image pull of pods that have a node and have not started, as a phase; None if there are none."""
+    """The image pull of pods with a node but not started, None without such; `longest`: seconds in earlier runs."""
     pods = [rank.pod for rank in ranks if rank.pod is not None and not rank.restarts]
     since = [each.started for each in pods if each.started and each.main is not None and each.main.state == "waiting"]
     return StartPhase(PULL_PHASE, min(since), longest=longest) if since else None

@@ -69,7 +69,7 @@ class StepCadence(Struct, frozen=True):
 
 
 def pace_by_timestamps(numbers: Sequence[float], times: Sequence[float], paced_from: int) -> float | None:
-    """Seconds per step by the times of the latest lines; a regular pause is shared among its steps."""
+    """Seconds per step by the latest lines' times; a regular pause is shared among its steps. None if unknown."""
     if len(times) < 3:
         return None
     first = max(1, len(times) - RECENT_STEPS)
@@ -114,7 +114,7 @@ def _steady_pace(
 def _pace_around_pause(
     numbers: Sequence[float], times: Sequence[float], began: int, end_index: int, first_index: int, paced_from: int
 ) -> float | None:
-    """Seconds per step where one pause, from step `began` to `end_index`, is among those from `first_index` on.
+    """Seconds per step, or None, where a pause, from step `began` to `end_index`, is among those from `first_index` on.
 
     If a pause of that kind was made before, the time since that earlier pause is averaged. A pause made only once, as
     when somebody stopped the ranks for a moment, does not count. Slow steps close together are one pause.

@@ -67,7 +67,7 @@ class TimeSpan(Struct, frozen=True, array_like=True):
 
     @property
     def share(self) -> float:
-        """The part of each step that others wait for the named rank, from 0 to 1; 0.0 if unknown."""
+        """The part (0 to 1) of each step that others wait for the named rank; 0.0 for spans of another kind."""
         return min(self.first / PARTS_OF_STEP, 1.0) if self.kind is SpanKind.NAMED else 0.0
 
 
@@ -200,7 +200,7 @@ class TableRecorder:
         self._tables: dict[int, _TableProgress] = {}  # by their place in the log
 
     def feed_table(self, index: int, rows: int, began_at: float, time: float, *, has_ended: bool) -> None:
-        """Record the state of table number `place`; `began_at`, `time`: print times of its first and last line."""
+        """Record the state of table number `index`; `began_at`, `time`: print times of its first and last line."""
         known = self._tables.get(index)
         if known is None:
             if has_ended and not rows:  # a failure, and no table

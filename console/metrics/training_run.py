@@ -93,7 +93,7 @@ class RunEventFinder:
         self._slowdowns: list[Slowdown] = []  # each slower yet than the one before; the run is as slow as the last one
 
     def add_step(self, step: Step, number: float, time: float) -> None:
-        """Add a new step and record the events that it causes."""
+        """Add a new step, printed at `time`, as number `number`, and record the events that it causes."""
         if step.nan:
             if not self._is_nan:
                 unseen = not self._has_loss and number > 1  # what was read begins in the middle of it
@@ -389,7 +389,7 @@ class TrainingRun(RunReader):
         self._cached_position = None
 
     def add_checkpoint(self, step: int | None, time: float, path: str = "") -> None:
-        """Record a saved checkpoint, of the last step unless one is given, and the folder that contains it."""
+        """Record a checkpoint saved at `time`, of the last step if `step` is None; `path`: its folder, if known."""
         self.checkpoint_folder = path or self.checkpoint_folder
         number = float(step) if step is not None else self.numbers[-1] if len(self) else None
         if number is not None:
@@ -445,7 +445,7 @@ class TrainingRun(RunReader):
         return column.last_value() if column else None
 
     def recent_mean(self, metric: str) -> float | None:
-        """The median of a metric's latest values."""
+        """The median of a metric's latest values; None if there are none."""
         column = self.columns.get(metric)
         values = [value for value in column.values[-RECENT_STEPS:] if value == value] if column else []
         return median(values) if values else None
@@ -471,7 +471,7 @@ class TrainingRun(RunReader):
         self.finder.check_pace(zip(numbers[1:], times[1:], took, tokens, strict=True))
 
     def pace(self) -> float | None:
-        """Seconds per step, as printed, else by the timestamps."""
+        """Seconds per step, as printed, else by the timestamps; None if neither shows it."""
         printed = self.recent_mean("step_time_s")
         return printed if printed is not None else pace_by_timestamps(self.numbers, self.times, self._paced_from)
 
@@ -480,7 +480,7 @@ class TrainingRun(RunReader):
 
         The time between the lines of the latest steps is used if it is longer than the printed one (evaluations and
         checkpoints take time too) or less than half of it. Lines printed in one burst, as by a program with buffered
-        output, show no speed.
+        output, show no speed. None if neither is known.
         """
         printed, seen = self.recent_mean("step_time_s"), pace_by_timestamps(self.numbers, self.times, self._paced_from)
         if printed is None or seen is None:

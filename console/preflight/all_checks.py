@@ -205,7 +205,7 @@ _OPERATION_POLL_SECONDS = 2.0  # seconds between two looks at an operation
 
 
 async def _repair_addon(cluster: CheckedCluster, target: tuple[str, ...]) -> str:
-    """Enable a GKE add-on and wait for it; returns an empty text, since `Repair.words` say enough."""
+    """Enable a GKE add-on; returns "", as `Repair.words` say enough. Raises Unreachable, also after ADDON_TIMEOUT."""
     project, location, name, addon = target
     gke = await cluster.google.account.gke()
     begun = await gke.enable_addon(await gke.read_cluster(project, location, name), addon)
@@ -343,7 +343,7 @@ class Preflight:
         return done or f"Enabled{repair.words.removeprefix('Enable')}."
 
     async def recheck_after_repair(self, needs: LaunchNeeds, id_: str) -> Check:
-        """Repeat one check after a fix, for a moment, until the change is visible."""
+        """Repeat one check after a fix, until it passes, for at most RECHECK_SECONDS; returns its last result."""
         end = time.monotonic() + RECHECK_SECONDS
         while True:
             (check,) = await self.run_all(needs, (id_,))
@@ -384,7 +384,7 @@ class Preflight:
 
 
 def select_checks(check_ids: Collection[str]) -> tuple[CheckSpec, ...]:
-    """The checks with these names, titles or ids; all if none is given. Raises BadInput."""
+    """The checks with these names, titles or ids; all if none is given. Raises BadInput for an unknown one."""
     if unknown := sorted(each for each in check_ids if name_of(each) not in CHECK_BY_NAME):
         there = ", ".join(name_of(each.title) for each in CHECKS)
         raise BadInput(f"There is no check {', '.join(unknown)}.", f"There are: {there}.")

@@ -355,7 +355,7 @@ def _check_queues_active(listed: str, fleet: Fleet, local_queues: list[LocalQueu
 
 
 def _local_queue_repair(fleet: Fleet, namespace: str, name: str) -> Repair | None:
-    """A repair that creates a LocalQueue for that ClusterQueue, else for the one with the most GPUs."""
+    """A repair that creates a LocalQueue for that ClusterQueue, else for the one with most GPUs; None without any."""
     queues = sorted(fleet.cluster_queues.values(), key=lambda each: (each.name != name, -each.nominal(GPU), each.name))
     if not queues:
         return None

@@ -335,7 +335,7 @@ _CHART_LABELS = frozenset(
 
 
 async def _check_egress_in_logs(context: CheckContext) -> CheckVerdict:
-    """Check egress by the results of connection tests in recent logs of the namespace's pods."""
+    """Check egress by connection tests in recent logs of the namespace's pods. Raises NotFound if no log has one."""
     every = (await context.wait_for_kinds("pods")).pods.values()
     mine = (each for each in every if each.namespace == context.wish.namespace and each.jobset)
     pods = [each for each in mine if each.phase != "Pending"]
@@ -362,7 +362,7 @@ async def _check_egress_in_logs(context: CheckContext) -> CheckVerdict:
 
 
 async def _check_external_pulls(context: CheckContext) -> CheckVerdict:
-    """Check egress by images that nodes have pulled from a registry outside Google."""
+    """Check egress by images that nodes pulled from outside Google. Raises NotFound if no event shows a pull."""
     fleet = await context.wait_for_kinds("events")
     for event in fleet.events.values():
         text = event.message

@@ -56,7 +56,7 @@ class RecordedWindow(Struct, frozen=True):
 
     @property
     def error(self) -> float:
-        """The distance of the real start from the middle of the simulated window; -1 and 1 are its ends."""
+        """The real start, on a scale where the simulated window goes from -1 to 1; infinite before the start."""
         if not self.started:
             return math.inf
         start, middle, end = self.simulated or (self.start, self.middle, self.end)
@@ -84,7 +84,7 @@ def score(recorded_windows: Iterable[RecordedWindow]) -> WindowScore:
 def correct_windows(
     windows: Mapping[Key, StartWindow], recorded_windows: Iterable[RecordedWindow], server: str, now: float
 ) -> dict[Key, StartWindow]:
-    """The windows, shifted and scaled so that earlier windows would have held 80 % of the real starts."""
+    """The windows, scaled so that earlier ones would have held 80 % of real starts; unchanged if too few are known."""
     offs = sorted([each.error for each in recorded_windows if each.server == server and each.judged][-JUDGED_WINDOWS:])
     if len(offs) < MIN_JUDGED:
         return dict(windows)
@@ -100,7 +100,7 @@ def correct_windows(
 
 
 def _quantile(offs: Sequence[float], share: float) -> float:
-    """A quantile of sorted errors, where workloads still waiting give only a lower bound."""
+    """The quantile `share` (0 to 1) of sorted errors, else the last finite one before; 1.0 if all are infinite."""
     at = min(max(0, round(share * (len(offs) + 1)) - 1), len(offs) - 1)
     return next((offs[index] for index in range(at, -1, -1) if math.isfinite(offs[index])), 1.0)
 

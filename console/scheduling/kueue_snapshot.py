@@ -52,7 +52,7 @@ class QueueOrder(Struct, frozen=True):
 
 
 def queue_timestamp(workload: Workload) -> float:
-    """The time by which Kueue sorts workloads of equal priority."""
+    """The time (epoch seconds) by which Kueue sorts workloads of equal priority."""
     evicted = condition(workload.conditions, "Evicted")
     if evicted and evicted.is_true and evicted.reason in BACK_OF_QUEUE:
         return evicted.since
@@ -122,7 +122,7 @@ UNLABELLED_DOMAIN = "-"  # the place of a node that carries no label of a level;
 
 
 def gpu_flavors(queue: ClusterQueue | None) -> list[str]:
-    """The flavors in which a queue has GPU quota, in the order of trying."""
+    """The flavors in which a queue has GPU quota, in the order of trying; empty without a queue."""
     return list(dict.fromkeys(quota.flavor for quota in queue.quotas if quota.resource == GPU)) if queue else []
 
 
@@ -268,6 +268,6 @@ def _used_by_others(fleet: Fleet) -> dict[str, int]:
 
 
 def workload_of_job(fleet: Fleet, namespace: str, name: str) -> Workload | None:
-    """The latest workload of a job of that name, of whatever kind."""
+    """The latest workload of a job of that name, of whatever kind; None if there is none."""
     found = (each for each in fleet.workloads.values() if (each.namespace, job_name(each)) == (namespace, name))
     return max(found, key=lambda each: each.created, default=None)

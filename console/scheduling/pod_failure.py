@@ -296,7 +296,7 @@ def _node_notes(node: Node | None, now: float) -> tuple[str, ...]:
 
 
 def _last_eviction(jobset: JobSet, fleet: Fleet) -> PodFailure | None:
-    """Kueue's last eviction of this job, if it happened since the job was created."""
+    """Kueue's last eviction of this job, if it happened since the job was created; None if none did."""
     workload = fleet.workload_of(jobset)
     evicted = condition(workload.conditions, "Evicted") if workload else None
     if evicted is None or not evicted.is_true:
@@ -309,7 +309,7 @@ def _last_eviction(jobset: JobSet, fleet: Fleet) -> PodFailure | None:
 
 
 def first_of_latest_attempt(failures: list[PodFailure]) -> tuple[PodFailure, tuple[int, ...]] | None:
-    """The first failure of the latest attempt that has one, and the ranks that failed after it."""
+    """(first failure of the latest attempt that has one, ranks that failed after it); None if there is no failure."""
     if not failures:
         return None
     attempt = max(each.attempt for each in failures)

@@ -104,7 +104,10 @@ _latest: tuple[JobSet | None, Sequence[Pod], tuple[PodSlot, ...]] = None, (), ()
 
 
 def find_pod_slot(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlot:
-    """The rank for JOB RANK, JOB REPLICATED/INDEX or pod/NAME, with or without a pod."""
+    """The rank for JOB RANK, JOB REPLICATED/INDEX or pod/NAME, with or without a pod.
+
+    Raises BadInput for other texts, NotFound without such a job or pod, NotThere without such a rank.
+    """
     from console.kube.pod_address import PodAddress  # 1 ms, for which no list waits
 
     address = PodAddress.parse(namespace, job, rank)

@@ -95,8 +95,8 @@ def start_windows(
 ) -> StartWindows:
     """The windows of workloads whose start can be known, by simulating for `budget` seconds. Blocking.
 
-    `left`, `times` and `open_ends` (see `expected_starts`) are by uid of the JobSet. `cluster` is the copy of `fleet`
-    that is simulated, made here if it is None, and is changed.
+    `seconds_left`, `times` and `open_ends` (see `expected_starts`) are by uid of the JobSet. `cluster` is the copy of
+    `fleet` that is simulated, made here if it is None, and is changed.
     """
     cluster = cluster or virtual_cluster_of(fleet, all_gpu_flavors(fleet))
     return _Simulations(fleet, seconds_left, times, arrivals, seed, open_ends, cluster).run(budget, rollouts)
@@ -141,7 +141,7 @@ class _SharedCluster:
         """Ends and arrivals, as (time, workload, whether it arrives), not yet applied to the simulated cluster."""
 
     def admit_after(self, ended: KueueWorkload | None, time: float) -> list[Move]:
-        """The starts and preemptions that follow the end of a running workload."""
+        """The starts and preemptions that follow the end of a running workload at `time`; None: before any end."""
         return self.moves_after(ended.key if ended is not None else None, ended, time, comes=False)
 
     def moves_after(self, key: Key | None, workload: KueueWorkload | None, time: float, *, comes: bool) -> list[Move]:
@@ -252,7 +252,7 @@ class _Simulations:
         )  # it runs longer than any run before it
 
     def _sample_duration(self, middle: float, spread: float, uid: str) -> float:
-        """Draw a duration from the job's own random generator, so that other jobs do not change its forecast."""
+        """Draw a duration (seconds; `spread`: of its logarithm) by the job's own generator, unaffected by others."""
         dice = self._random_by_job.get(uid) or self._random_by_job.setdefault(uid, Random(f"{self._seed} {uid}"))
         return middle * math.exp(dice.gauss(0.0, spread))
 

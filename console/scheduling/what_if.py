@@ -124,10 +124,7 @@ def next_victims(fleet: Fleet) -> NextVictims | None:
 
 
 def what_if(fleet: Fleet, namespace: str, changes: Changes, classes: Mapping[str, int] = NO_PRIORITY_CLASSES) -> WhatIf:
-    """The effect of changes on jobs. BadInput, NotThere or NotFound if one is impossible or names nothing.
-
-    `classes`: values of the priority classes by name.
-    """
+    """The effect of changes on jobs; `classes`: priority values. BadInput, NotThere, NotFound if one is impossible."""
     return _TwoClusters(fleet, namespace, changes, classes).result()
 
 
@@ -229,7 +226,7 @@ class _TwoClusters:
         return job_name(known) if known else key[1]
 
     def _find_workload(self, name: str) -> SnapshotWorkload:
-        """The workload of a job in the copy with the changes."""
+        """The workload of a job in the copy with the changes. Raises NotThere if it neither holds nor awaits GPUs."""
         for each in self._fleet.workloads.values():
             if each.namespace == self._namespace and job_name(each) == name:
                 for queue in self._after.snapshot.queues.values():

@@ -154,7 +154,7 @@ class Why(Struct, frozen=True):
         return words.replace(ends, "") if ends else words
 
     def with_end(self, expected_start: ExpectedStart | None) -> Why:
-        """The explanation, completed by the jobs whose end is awaited."""
+        """The explanation, completed by the jobs whose end is awaited; unchanged if none is known."""
         waits = self.category is not Category.PREEMPTING and (self.short_by or self.unblocks)
         until = awaited_ends(self.unblocks, expected_start) if waits else ""
         if not until:
@@ -179,7 +179,7 @@ def start_after(expected_start: ExpectedStart | None) -> tuple[str, ...]:
 
 
 def awaited_ends(unblocks: Sequence[QuotaHolder], expected_start: ExpectedStart | None) -> str:
-    """A text that names the jobs whose end a job waits for, by the forecast, else by the quota."""
+    """The jobs whose end a job waits for, by the forecast, else by the quota: "a or b ends"; empty if none is known."""
     if foreseen := start_after(expected_start):
         return format_ends(foreseen, any_of=True)
     return format_ends([each.name for each in unblocks])

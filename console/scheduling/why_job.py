@@ -108,7 +108,7 @@ def refused_pods(jobset: JobSet, fleet: Fleet) -> Why | None:
 
 
 def latest_refusal(events: Iterable[Event]) -> Event | None:
-    """The latest of these events that reports a refused pod, unless a pod was created since."""
+    """The latest of these events that reports a refused pod, unless a pod was created since; None if there is none."""
     refused: dict[str, Event] = {}
     made: dict[str, float] = {}
     for event in events:
@@ -214,7 +214,7 @@ class _PodTrouble(Struct, frozen=True):
 
 
 def _blocking_container(slot: PodSlot) -> Container | None:
-    """The container that blocks the pod: the first that waits for something else than its turn."""
+    """The container that blocks the pod: the first that waits for something else than its turn; None if none does."""
     waiting = [each for each in slot.pod.containers if each.state == "waiting"] if slot.pod else []
     return next((each for each in waiting if each.reason not in _STARTING_REASONS), None)
 
@@ -242,7 +242,7 @@ def _describe_waiting_pod(slot: PodSlot, fleet: Fleet) -> str:
 
 
 def _not_set_up(slot: PodSlot, fleet: Fleet) -> str:
-    """The problem that keeps the kubelet from starting a container, by its last event."""
+    """The problem, by its last event, that keeps the kubelet from starting a container; empty if there is none."""
     events = fleet.events_by_object.get(slot.pod.uid, ()) if slot.pod and slot.phase == "Pending" else ()
     last = max(events, key=lambda each: each.last, default=None)
     return f"{last.reason}: {last.message}" if last is not None and last.reason in _SETUP_REASONS else ""

@@ -233,7 +233,7 @@ def _compared_with_message(answer: Why, message: KueueMessage, workload: Workloa
 
 
 def _strictly_behind(workload: Workload, fleet: Fleet, message: KueueMessage, why: Why) -> Why | None:
-    """The explanation for a workload that is not the first in a StrictFIFO queue."""
+    """The explanation for a workload that is not the first in a StrictFIFO queue; None for others."""
     queue = fleet.cluster_queue_of(workload)
     if not why.ahead or queue is None or queue.strategy != "StrictFIFO" or message.category not in _QUEUE_WAITS:
         return None

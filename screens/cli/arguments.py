@@ -41,7 +41,7 @@ class OptionField(NamedTuple):
 
 
 def word(metavar: str | None = None, *, default: Any = _RequiredValue, **given: Any) -> Any:
-    """Declare a positional argument; `given` are keyword arguments of argparse's `add_argument`."""
+    """Declare a positional argument, `metavar` in the help (None: the field's name); `given` as of `add_argument`."""
     optional = {"?": "", "*": ()}.get(given.get("nargs", ""), _RequiredValue)
     default = optional if default is _RequiredValue else default
     if default is not _RequiredValue:

@@ -162,7 +162,7 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
 
 
 def parse_command_line(argv: list[str] | None = None) -> Options:
-    """Parse a command line; argparse itself handles `--help` and errors (exit code 2)."""
+    """Parse a command line (None: this process's); argparse itself handles `--help` and errors (exit code 2)."""
     program: list[str] = []  # to run in a pod: what follows the first `--`
     if argv is not None and "--" in argv:
         cut = argv.index("--")

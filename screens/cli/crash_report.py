@@ -49,7 +49,7 @@ def install_hooks() -> None:
 
 
 def install_log_handler() -> None:
-    """Sanitize the log output of libraries, as `install` does for exceptions."""
+    """Sanitize the log output of libraries, as `install_hooks` does for exceptions."""
     import logging
 
     class Cleaned(logging.Handler):

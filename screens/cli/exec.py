@@ -42,7 +42,7 @@ _USAGE = "Write it after two dashes: a4 exec JOB POD -- nvidia-smi"
 
 
 async def run_exec(options: ExecOptions) -> int:
-    """Run a program in one rank with live output, or in many; returns its exit code, or the worst one."""
+    """Run a program in one rank live, or in many: its exit code or the worst, 124 after the limit. Raises BadInput."""
     if not options.argv:
         raise BadInput("No command was given.", _USAGE)
     many = options.every_rank or options.ranks
@@ -231,7 +231,7 @@ async def run_facts(options: FactsOptions) -> int:
 
 
 async def run_nccl_quick(options: NcclQuickOptions) -> int:
-    """Run `a4 nccl-quick`; returns 1 if the test failed or had wrong values."""
+    """Run `a4 nccl-quick`; returns 1 if the test failed or had wrong values. Raises Unreadable if it printed no row."""
     from console.settings_file import own_log_formats
     from trainlog import (  # parsers of logs are of no use to the other commands
         LogResults,

@@ -52,7 +52,7 @@ class PlannedCopy:
 
 
 async def run_cp(options: CpOptions) -> int:
-    """Copy everything named; returns 1 if anything was left out."""
+    """Copy everything named; returns 1 if anything was left out. Raises BadInput unless exactly one side is in pods."""
     sources = [parse_remote_path(each) for each in options.sources]
     target = parse_remote_path(options.target)
     if target is not None and any(sources):
@@ -73,7 +73,7 @@ async def run_cp(options: CpOptions) -> int:
 def plan_copies(
     fleet: Fleet, namespace: str, source: str, place: RemotePath | None, target: RemotePath | None, options: CpOptions
 ) -> list[PlannedCopy]:
-    """The copies for one source: one, or one per rank, each with a folder of its own."""
+    """The copies for one source (local if `place` is None): one, or one per rank, fetched into a folder for each."""
     remote = place or target
     assert remote is not None
     if remote.is_all_ranks or options.ranks:
@@ -222,7 +222,7 @@ async def list_folder(remote: RemotePath, options: Options, container: str) -> i
 
 
 async def run_rm(options: RmOptions) -> int:
-    """Delete a file or folder in a rank after confirmation; returns 1 if declined."""
+    """Delete a file or folder in a rank after confirmation; returns 1 if declined. BadInput for a path in no pod."""
     place = parse_remote_path(options.place)
     if place is None:
         raise BadInput(f"{options.place} is in no pod.", "Write JOB:POD:PATH or pod/NAME:PATH.")

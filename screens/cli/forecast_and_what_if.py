@@ -91,7 +91,7 @@ def _iter_footnotes(fleet: Fleet, windows: Sequence[RecordedWindow]) -> Iterator
 
 
 def _rule_versions(fleet: Fleet) -> dict[str, str | None]:
-    """The cluster's Kueue version (None if unknown), and the one whose rules the forecast follows."""
+    """JSON: `kueue`, the cluster's Kueue version (None if unknown), and `rules`, whose rules the forecast follows."""
     return {"kueue": fleet.kueue_version.number or None, "rules": f"0.{fleet.kueue_version.rules_minor}"}
 
 

@@ -138,7 +138,7 @@ async def _record_process(session: Session, report: HangReport, options: HangOpt
 
 
 def find_process(report: HangReport, rank: int | None) -> TracedProcess:
-    """The process of a rank; without a rank, of the first suspect."""
+    """The process of a rank; without a rank, of the first suspect. Raises NotThere or NotFound if there is none."""
     if rank is None:
         groups = report.suspects or report.groups
         if not groups:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 async def run_history(options: HistoryOptions) -> int:
-    """List runs, show one, compare two, or delete some."""
+    """List runs, show one, compare two, or delete some; returns the exit code. NotThere if what is named is unknown."""
     async with open_history(options) as (kept, _, healths):
         named, lists = options.recipe, not (options.forgotten or options.diff or options.run)
         if (
@@ -229,7 +229,7 @@ Rows = dict[str, list[Ledger]]
 
 
 async def run_ledger(options: LedgerOptions) -> int:
-    """Print the ledger of one run, or of all that ran since a moment, in groups if asked for."""
+    """Print the ledger of one run, or of all since a moment, in groups if asked for. BadInput for groups of one run."""
     if options.job and options.by:
         raise BadInput("Either a job or --by.", "a4 ledger JOB, or a4 ledger --by owner.")
     since = parse_moment(options.since)

@@ -61,7 +61,7 @@ def pod_index_json(slot: PodSlot) -> dict[str, Any]:
 
 
 def chosen_ranks(fleet: Fleet, namespace: str, job: str, text: str) -> tuple[PodSlot, ...]:
-    """The ranks listed in `text`, all if it is empty."""
+    """The ranks listed in `text`, all if it is empty. NotFound if the job has no pods, BadInput for unknown ranks."""
     from console.attach.exec_many import parse_ranks  # of no use to most commands, such as `a4 why`
 
     every = pod_slots(find_job(fleet, namespace, job), fleet)
@@ -72,7 +72,7 @@ def chosen_ranks(fleet: Fleet, namespace: str, job: str, text: str) -> tuple[Pod
 
 
 def container_of(pod: Pod, container_name: str) -> str:
-    """The requested container; without one the main container, and a warning that names the other running ones."""
+    """The requested container, else the main one with a warning that names other running ones. NotThere if unknown."""
     running = [each.name for each in pod.containers if each.state == "running"]
     if container_name:
         if container_name not in [each.name for each in pod.containers]:
@@ -86,7 +86,7 @@ def container_of(pod: Pod, container_name: str) -> str:
 
 
 def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
-    """The live pod of a rank; an error if there is none."""
+    """The live pod of a rank. Raises NotFound if there is none."""
     pod = find_pod_slot(fleet, namespace, name, "" if name.startswith("pod/") else str(rank)).pod
     if pod is None:
         state = find_job(fleet, namespace, name).state

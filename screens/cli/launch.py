@@ -92,7 +92,7 @@ async def run_values(options: ValuesOptions) -> int:
 
 
 async def run_launch(options: LaunchOptions) -> int:
-    """Launch a recipe or preview it; `--wait` follows it to its end."""
+    """Launch a recipe or preview it, or follow it to its end (`--wait`): the exit code. BadInput for a wrong plan."""
     kinds = DRY_RUN_KINDS if options.dry_run else (*LAUNCH_KINDS, *WAIT_KINDS) if options.wait else LAUNCH_KINDS
     async with open_session(options, kinds, waits=False) as session:
         looks = options.show_helm or options.against is not None or options.dry_run
@@ -152,10 +152,7 @@ async def _print_result(session: Session, plan: LaunchPlan, name: str, *, as_jso
 
 
 async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
-    """Run the checks that could stop this launch and ask about failures, and about those without an answer.
-
-    ConsoleError if nobody can answer.
-    """
+    """Run the checks that could stop this launch, and ask about failed or unanswered ones; ConsoleError if declined."""
     shown = False
 
     def show_waiting(waiting_names: tuple[str, ...]) -> None:
@@ -180,7 +177,10 @@ async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
 async def make_plan(
     session: Session, options: PlanOptions, *, like_run: str = "", profile: str | None = None
 ) -> LaunchPlan:
-    """The launch plan for the command-line options, over the values of a profile, an earlier run and files."""
+    """The launch plan for the command-line options, over the values of a profile, an earlier run and files.
+
+    `profile`: None for the default one, empty for none. Raises BadInput, or NotThere for an unknown recipe.
+    """
     run = await session.launch.runs.find_run(like_run) if like_run else None
     texts = [(path, await read_text(path)) for path in options.values]
     variables, word = await session.launch.profiles.place_variables(), options.recipe
@@ -229,7 +229,7 @@ async def with_full_node_names(session: Session, plan: LaunchPlan) -> LaunchPlan
 
 
 async def with_queue(session: Session, plan: LaunchPlan, *, is_preview: bool = False) -> LaunchPlan:
-    """The plan with a LocalQueue: the named one, else a recommended one, which is printed. An error without any."""
+    """The plan with the named LocalQueue, else a recommended one, which is printed. Raises ConsoleError if unknown."""
     await read_priorities(session)
     ask = session.launch.demand(plan)
     if "queue" in plan.values:
@@ -321,7 +321,7 @@ def print_command(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
 
 
 async def print_difference(session: Session, plan: LaunchPlan, options: LaunchOptions) -> int:
-    """Print how the plan's objects differ from the recipe's defaults, or from an earlier run's."""
+    """Print how the plan's objects differ from the defaults' or an earlier run's; BadInput if of another recipe."""
     run = await session.launch.runs.find_run(options.against) if options.against else None
     if run is not None and run.recipe != plan.recipe:
         raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {plan.recipe}.")
@@ -379,7 +379,7 @@ async def _wait_until_kept(session: Session, monitor: JobMonitor) -> JobSet:
 
 
 async def _wait_until_ended(session: Session, namespace: str, name: str) -> JobSet:
-    """Wait for the job's end, printing each state. Raises NotFound if it is deleted."""
+    """Wait for the job's end, printing each state. NotFound if it is deleted, Unreachable if the session closes."""
     last: JobState | None = None
     waits = ""
     async for fleet in session.watch.snapshots():

@@ -210,7 +210,7 @@ LINES_PER_BATCH = 10_000
 
 
 async def print_previous(session: Session, options: LogsOptions, selects_line: Callable[[PodLine], bool]) -> int:
-    """Print the previous logs, and which ranks have none. Raises NotFound if no rank has one."""
+    """Print the previous logs, and which ranks have none. NotThere for an unknown rank, NotFound if no rank has one."""
     wanted = None if options.all else {options.rank or 0}
     runs = await session.logs.read_previous(session.namespace, options.job, wanted, tail=options.tail)
     if not options.all and not 0 <= (options.rank or 0) < runs.ranks:
@@ -394,7 +394,7 @@ class LineSelection:
 
 
 def parse_moment(text: str) -> float:
-    """Parse a time or a duration ago (90s, 5m, 2h, 1d) to seconds since the epoch. Raises BadInput."""
+    """Parse a time or a duration ago (90s, 5m, 2h, 1d) to seconds since the epoch. Raises BadInput for other texts."""
     span = _TIME_SPAN.fullmatch(text)
     if span:
         return SERVER_CLOCK.now() - float(span[1]) * _SECONDS_PER_UNIT[span[2]]

@@ -50,7 +50,7 @@ class CommandLineParser(argparse.ArgumentParser):
 
     @property
     def epilog(self) -> str | None:
-        """The text below the options, made when it is shown: that of a list needs the module of its columns."""
+        """The text below the options, made when shown, as a list's needs the module of its columns; None without."""
         return self._epilog() if callable(self._epilog) else self._epilog
 
     @epilog.setter

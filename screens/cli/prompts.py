@@ -31,7 +31,7 @@ def is_interactive() -> bool:
 async def confirm(
     lines: Sequence[str], prompt: str, hint: str = "Add --yes, or --dry-run to see what it would do."
 ) -> bool:
-    """Ask for confirmation on the terminal. Raises BadInput without one."""
+    """Ask on the terminal for confirmation; returns whether it was given. BadInput, with `hint`, without a terminal."""
     if not is_interactive():
         raise BadInput(f"{prompt} There is no terminal to confirm it.", hint)
     for line in lines:

@@ -70,7 +70,7 @@ def run_proxy_command(argv: Sequence[str]) -> int:
 
 
 def parse_arguments(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, str]]:
-    """Parse the command line: (positional arguments, options); None for `--help`. Raises BadInput."""
+    """Parse the command line: (positional arguments, options); None for `--help`. BadInput for an unknown option."""
     words: list[str] = []
     given: dict[str, str] = {}
     rest = list(argv)
@@ -95,7 +95,7 @@ def parse_arguments(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, st
 
 
 async def relay_to_rank(arguments: Sequence[str], options: dict[str, str]) -> None:
-    """Connect standard input and output to the rank's sshd; `given` are the options."""
+    """Connect standard input and output to the sshd of the rank `arguments` (JOB POD). Raises BadInput."""
     from console.attach.tunnel.local_forward import POD_TIMEOUT, PortForwarder
     from console.attach.tunnel.relay import load_login, relay_stdio
     from console.kube.pod_address import SSH_PORT, PodAddress, PortPair

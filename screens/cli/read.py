@@ -12,7 +12,7 @@ EXIT_INTERRUPTED = 130
 
 
 def run_read(options: ReadOptions) -> int:
-    """Print the parsed log: as JSON at its end, else line by line."""
+    """Print the parsed log: as JSON at its end, else line by line; returns the exit code. BadInput if not readable."""
     try:
         printed = print_log(options.file, warn, own_log_formats(), as_json=options.json)
     except UnreadableLog as error:

@@ -28,7 +28,7 @@ STEP_MARKS = {StepState.OK: "●", StepState.WARNING: "⚠", StepState.FAILED: "
 
 
 async def run_ssh(options: SshOptions) -> int:
-    """Set up SSH to a rank and run ssh; or write, list or remove host entries."""
+    """Set up SSH to a rank and run ssh; or write, list or remove host entries. Raises BadInput for wrong arguments."""
     if options.undo or options.forget or not (options.jobs or options.write_config):
         # Remove everything that a4 wrote for ssh, or these jobs' hosts; else list the hosts.
         from console.attach.ssh.ssh_setup import SshAccess
@@ -94,7 +94,7 @@ async def write_hosts(options: SshOptions) -> int:
 
 
 async def set_up_ssh(session: Session, options: SshOptions | CodeOptions, job: str, rank: str) -> SshHost:
-    """Set up SSH to a rank, with confirmation if needed; reports on standard error."""
+    """Set up SSH to a rank, reporting on standard error. BadInput for pod/NAME, NotAllowed if a key is declined."""
     fleet = await session.wait_until_listed(*JOB_KINDS)
     find_job(fleet, session.namespace, job)
     number = find_pod_slot(fleet, session.namespace, job, rank).number

@@ -128,7 +128,7 @@ def _print_values(instances: Sequence[LustreInstance] | Sequence[FilestoreInstan
 
 
 def _keys(own_keys: str) -> str:
-    """Help on the JSON of `a4 lustre` and `a4 filestore`; `own` describes the keys that only the command has."""
+    """Help on the JSON of `a4 lustre` and `a4 filestore`; `own_keys`: keys that only the command has."""
     return (
         f"JSON: kind, items with project, location, name, state, gib, network, {own_keys}, why, values (those that "
         "mount it); with NAME the values alone."
@@ -165,7 +165,7 @@ async def run_checkpoints(options: CheckpointsOptions) -> int:
 
 
 async def _checkpoint_folder_by_log(session: Session, job: str) -> RemotePath:
-    """The checkpoint folder named in the log of the job's first pod."""
+    """The checkpoint folder named in the log of the job's first pod. BadInput for a path, NotFound if it names none."""
     if "/" in job:
         raise BadInput(
             f"{job} is neither a job nor a folder of a pod or bucket.",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 async def run_forward(options: ForwardOptions) -> int:
-    """Open the ports until Ctrl-C or the job's end; returns at once for a background tunnel."""
+    """Open the ports until Ctrl-C or the job's end; a background tunnel returns at once (BadInput with --demo)."""
     if options.demo and options.background:
         raise BadInput("The practice cluster ends with this command, so no tunnel to it can be kept.")
     with practice_cluster(options) as practice:
@@ -60,7 +60,7 @@ async def run_forward(options: ForwardOptions) -> int:
 
 
 async def _make_request(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequest:
-    """The tunnel request for the arguments or profile; saves a profile if requested."""
+    """The tunnel request for the arguments or profile; saves a profile if requested. Raises BadInput if incomplete."""
     from console.attach.tunnel import tunnel_files
     from console.attach.tunnel.background import TunnelRequest
     from console.attach.tunnel.relay import load_login

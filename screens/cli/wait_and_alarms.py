@@ -295,7 +295,7 @@ def _final_outcome(
 
 
 def _print_progress(options: WaitOptions, measures: JobMeasures | None, printed_text: str) -> str:
-    """Print a line on standard error if it differs from `printed_text`; returns the line."""
+    """Print a line on standard error if it differs from `printed_text`; returns the line, empty if nothing is known."""
     step, loss, busbw = (latest_figure(what, measures) for what in ("step", "loss", "busbw"))
     words = [f"step {step:g}"] if step is not None else []
     words += [f"loss {loss:.4g}"] if loss is not None else []

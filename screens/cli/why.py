@@ -226,7 +226,7 @@ async def _raise_if_gone(session: Session, name: str) -> None:
 async def _read_health(
     session: Session, job: JobSet | None, expected_start: ExpectedStart | None, *, reads_log: bool
 ) -> tuple[AlarmReport, JobLine | None]:
-    """The job's health: by its live log if it runs, by the log's end if it has ended or starts."""
+    """(alarms, row of the job, None without it), by its live log if it runs, by the log's end if it ended or starts."""
     report = AlarmReport()
     if job is None:
         return report, None

@@ -41,7 +41,7 @@ class Column(Struct, Generic[RowT], frozen=True):
     """Priority of dropping the column on a narrow line: 0 never, else the highest first. Below OPTIONAL_DROP only if
     the line is too short; from OPTIONAL_DROP on also to keep another column's text from being cut."""
     draw: Callable[[RowT, int], Cell] | None = None
-    """Draws the cell for a given width, such as a bar; the column is between `least` and `most` wide."""
+    """Draws the cell for a given width (between `least` and `most`), such as a bar; None: `cell` draws it."""
     ages: bool = False  # what it shows changes with time alone
 
     @property

@@ -120,7 +120,7 @@ def _verdict_words(line: JobLine) -> str:
 
 
 def why_no_rank_log(rank: int, pod: Pod | None, *, is_over: bool = False) -> str:
-    """The reason why a rank has no log yet; empty once its container has started."""
+    """The reason why a rank has no log yet; empty once its container has started. `is_over`: its job has ended."""
     if pod is None:
         return f"pod {rank} was deleted, and its log with it" if is_over else f"pod {rank} has not been created yet"
     main = pod.main
@@ -131,7 +131,7 @@ def why_no_rank_log(rank: int, pod: Pod | None, *, is_over: bool = False) -> str
 
 
 def _why_no_figures(line: JobLine, subject: str, ended_text: str) -> str:
-    """The reason why a job has printed no figures yet, or `nothing` if it has ended; empty once its first pod runs."""
+    """The reason why a job prints no figures yet, `ended_text` if it has ended; empty once its first pod runs."""
     jobset = line.jobset
     if jobset.state is JobState.PENDING:
         return f"{subject} has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"

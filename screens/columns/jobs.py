@@ -192,7 +192,7 @@ def failure_words(slot: PodSlot) -> str:
 
 
 def place_words(line: JobLine) -> str:
-    """The nodes of a job as text: "on NODE", or their number and the smallest topology domain that holds them all."""
+    """The nodes of a job: "on NODE", or their number and smallest common topology domain; empty if unknown."""
     nodes = [line.fleet.nodes[("", rank.node)] for rank in line.pod_slots if ("", rank.node) in line.fleet.nodes]
     if not nodes:
         return ""
@@ -379,7 +379,7 @@ def job_lines(
     progress: Mapping[str, JobProgress] | None = None,
     expected_starts: Mapping[tuple[str, str], ExpectedStart] | None = None,
 ) -> Iterable[JobLine]:
-    """The rows of the Jobs page, newest first, with progress and expected starts."""
+    """The rows of the Jobs page (`namespace` None: of all), newest first, with progress and expected starts."""
     for job in sorted(fleet.jobsets.values(), key=lambda each: (-each.created, each.key)):
         if namespace in {None, job.namespace}:
             workload = fleet.workload_of(job) if expected_starts else None

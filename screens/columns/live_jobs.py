@@ -71,7 +71,7 @@ def find_diagnoses(session: Session, line: JobLine) -> tuple[str, Diagnosis | No
 
 
 def alarm_by_log(line: JobLine) -> Alarm | None:
-    """The alarm that the end of a job's log shows, for a job that was not followed for long enough."""
+    """The alarm that the end of a job's log shows, for a job followed too briefly; None if it shows none."""
     kind, progress = alarm_kind_of_health(line.health), line.job_progress
     if kind is AlarmKind.KEPT and progress is not None and progress.end is not None:
         held_for, limit = progress.at - progress.end.time, current_config().config.alarms.kept
@@ -90,7 +90,7 @@ def alarm_by_log(line: JobLine) -> Alarm | None:
 
 
 def alarms_of_session(session: Session, fleet: Fleet, namespace: str = "") -> list[Alarm]:
-    """The alarms of followed jobs and those found at the ends of jobs' logs, the latest first."""
+    """The alarms of followed jobs and, in `namespace` (empty: all), those at the ends of logs, the latest first."""
     known = session.measures.progress_reader.known
     ill = {uid for uid, found in known.items() if found.end or found.nan or found.stalled}
     odd = [each for each in fleet.jobsets.values() if each.uid in ill and namespace in {"", each.namespace}]
@@ -110,7 +110,7 @@ GLYPHS = {
 
 
 def freshness_spans(links: Sequence[WatchStatus], now: float, *, reason: str = "") -> list[Span]:
-    """A phrase on the worst state of the given watches; kinds that the cluster does not have are ignored."""
+    """A phrase on the worst of these watches' states, without absent kinds; `reason`: why not connected, if given."""
     if reason:
         return [Span("✗ ", "bad"), Span(f"not connected: {sentence(reason)}", "bad")]
     known = [link for link in links if link.state is not WatchState.ABSENT]

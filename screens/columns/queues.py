@@ -71,7 +71,7 @@ class QueueLine(Struct, frozen=True):
 
     @property
     def flavor_text(self) -> str:
-        """The free quota of each flavor, if there are several: a workload uses only one."""
+        """The free quota by flavor, as a workload uses only one: "a 8, b 16"; empty for fewer than two."""
         return ", ".join(f"{name} {free:,}" for name, free in self.flavors) if len(self.flavors) > 1 else ""
 
     @property
@@ -102,7 +102,7 @@ class WorkloadLine:
 
     @property
     def state_since(self) -> float:
-        """The time when the workload began to wait, or when it got its quota."""
+        """The time (epoch seconds) when the workload began to wait, or when it got its quota."""
         if self.position:
             return self.workload.queued_since
         reserved = next((each for each in self.workload.conditions if each.type == "QuotaReserved"), None)
@@ -222,7 +222,7 @@ def workload_lines(
     name_owner: Callable[[str], str],
     expected_starts: Mapping[tuple[str, str], ExpectedStart] | None = None,
 ) -> Iterable[WorkloadLine]:
-    """Unfinished workloads by ClusterQueue: waiting ones in Kueue's order, then the others."""
+    """Unfinished workloads (`namespace` None: of all) by ClusterQueue: waiting ones in Kueue's order, then others."""
     found: list[tuple[Workload, str, int]] = []
     for name in sorted({cluster_queue_name(each, fleet) for each in fleet.workloads.values()}):
         queue = queue_order(fleet, name)

@@ -131,7 +131,7 @@ def cost_words(ledger: Ledger) -> str:
 
 
 def hours_words(milliseconds: int, unit_prefix: str = "") -> str:
-    """GPU-time in hours, or minutes or seconds if less: "1.78 h", "12.5 min", "8 s"; `of` stands before the unit."""
+    """GPU-time in hours, minutes or seconds: "1.78 h", "12.5 min", "8 s"; `unit_prefix` stands before the unit."""
     amount, unit = format_gpu_time(milliseconds / 1000, digits=2).split(" GPU-")
     return f"{amount} {unit_prefix}{_SHORT_UNITS[unit]}"
 
@@ -170,7 +170,7 @@ def _status_cell(release: Release) -> list[Span]:
 
 
 def _updated_at(release: Release) -> float:
-    """The time when Helm wrote the release's revision; 0.0 if unknown."""
+    """The time (epoch seconds) when Helm wrote the release's revision; 0.0 if unknown."""
     try:
         return datetime.fromisoformat(release.updated).timestamp()
     except ValueError:

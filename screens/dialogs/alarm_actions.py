@@ -191,7 +191,7 @@ async def _with_archive(screen: LiveScreen, trouble: Trouble) -> Trouble:
 
 
 async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str = "") -> None:
-    """Run the action that the person chooses for a job with an alarm. Runs in a worker."""
+    """Run the action `name`, else one that the person chooses, for a job with trouble; None: notify. In a worker."""
     if trouble is None:
         screen.notify("It has no alarm, its steps are not slower, and no slow rank is known.", timeout=3)
         return

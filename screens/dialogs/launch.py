@@ -293,7 +293,7 @@ async def apply_paste(screen: DraftScreen, text: str) -> None:
 
 
 def fill_from_request(screen: DraftScreen, launch_request: LaunchRequest) -> bool:
-    """Fill the form as another screen requested, if there is that recipe; one undo restores the old values."""
+    """Fill the form as another screen requested; one undo restores the old values. False if there is no such recipe."""
     draft = screen.pick_recipe(launch_request.recipe) if launch_request.recipe else screen.draft
     if draft is None:
         screen.app.notify(f"The chart has no recipe {launch_request.recipe}.", severity="error", markup=False)
@@ -314,7 +314,7 @@ def fill_from_request(screen: DraftScreen, launch_request: LaunchRequest) -> boo
 
 
 def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = None, *, at_once: bool = False) -> None:
-    """Open the launch form (`at_once`: the review too) with the values of an earlier run."""
+    """Open the launch form (`at_once`: the review too) with a run's values, compared with `other`, else its own."""
     now = SERVER_CLOCK.now()
     against = run if other is None or other.recipe != run.recipe else other
     wish = LaunchRequest(

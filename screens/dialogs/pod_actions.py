@@ -232,7 +232,7 @@ async def shell_in_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> Non
 
 
 async def open_shell(screen: LiveScreen, namespace: str, pod: str, container: str = "", *, title: str = "") -> None:
-    """Run a shell in a pod on this terminal until it ends; asks which container if several run."""
+    """Run a shell in a pod on this terminal until it ends; asks for a container if several run. Errors are notified."""
     while True:
         found = screen.app.fleet.pods.get((namespace, pod))
         chosen = container or await _choose_container(screen, found)
@@ -293,7 +293,7 @@ async def _lend_terminal(
 
 
 async def _wait_for_replacement(screen: LiveScreen, pod: Pod) -> Pod | None:
-    """The pod to continue a shell in, if the person agrees: the same if it still runs, else its successor."""
+    """The pod to continue a shell in: the same if it still runs, else its successor; None if declined or none comes."""
     over = f"{pod.name} has ended, and no pod replaces it."
     became = pod_fate(screen.app.fleet, pod)
     if became is PodFate.OVER:

@@ -67,7 +67,7 @@ class NodeActions(LiveScreen):
 
 
 async def cordon_nodes(screen: LiveScreen, names: Sequence[str], *, on: bool = True, reason: str = "") -> None:
-    """Cordon or uncordon these nodes after confirmation. To be run in a worker."""
+    """Cordon or uncordon these nodes after confirmation; `reason`, if any, stays with the nodes. In a worker."""
     verb = "Cordon" if on else "Uncordon"
     one = len(names) == 1
     title = f"{verb} {names[0]}?" if one else f"{verb} {len(names)} nodes?"
@@ -89,7 +89,7 @@ def _gpu_use_text(screen: LiveScreen, name: str) -> str:
 
 
 async def report_host(screen: LiveScreen, node: Node, *, reason: str = "") -> bool:
-    """Report the host of a node to Google as faulty after confirmation; returns whether it was reported."""
+    """Report a node's host to Google as faulty, if confirmed; returns whether it was. BadInput for a wrong name."""
     from console.google.node_pools import HOST_FAULTS
 
     choices = [PickEntry(fault, words) for fault, words in HOST_FAULTS.items()]

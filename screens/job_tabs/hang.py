@@ -177,7 +177,7 @@ class HangTab(JobTab):
                 self._inspect_job(all_stacks=False, was_asked=False)
 
     def _find_hang_of_others(self) -> Diagnosis | None:
-        """The hang report of this job that another console made."""
+        """The hang diagnosis of this job that another console made; None without one, or if the job goes on."""
         line = self.line
         if line is None or not line.hang_verdict or line.health.state not in STEPLESS_WORDS:
             return None

@@ -19,10 +19,7 @@ from screens.widgets.table.table import ResourceTable
 
 
 class JobTab(Room, metaclass=AbstractWidgetMeta):
-    """One tab of a job's page.
-
-    The page calls `show` with every snapshot, `opened` when the tab comes to the front, and sets `rank`.
-    """
+    """One tab of a job's page, which calls `show` with each snapshot and `opened` when it appears, and sets `rank`."""
 
     DEFAULT_CSS: ClassVar[str] = "JobTab { height: 1fr; }"
 

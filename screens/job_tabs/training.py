@@ -45,7 +45,7 @@ class TrainingTab(JobTab):
     _was_opened = False
     _measures: JobMeasures | None = None
     _pointed_line: tuple[float, str] | None = None
-    """(time, text) of a log line whose step the chart will point at once the log has been read up to it."""
+    """(time, text) of a log line whose step the chart points at once the log has been read up to it; else None."""
 
     def on_mount(self) -> None:
         self.watch(self.panel.charts, "view", self.refresh_bindings, init=False)

@@ -64,7 +64,7 @@ def _fault_spans(fault: NodeFault, now: float) -> list[Span]:
 
 
 def _health_scan_text(node: Node, now: float) -> str:
-    """The result of Google's Cluster Health Scanner in the node's labels: an NCCL test between two nodes."""
+    """The result of Google's Cluster Health Scanner (NCCL between two nodes) in the node's labels; empty if none."""
     speed = f"{node.last_busbw:.0f} GB/s" if node.last_busbw is not None else ""
     found = " ".join(part for part in (speed, node.scan_result) if part)
     if not found:

@@ -270,7 +270,7 @@ class RunScreen(RunRecordsScreen):
 
     @property
     def compared_run(self) -> RunRecord | None:
-        """The run to compare with: the chosen one, else the last successful one before it."""
+        """The run to compare with: the chosen one, else the last successful one before it; None without one."""
         if self._other_number:
             return next((run for run in self._runs if run.number == self._other_number), None)
         return last_success(self._runs, self.run) if self.run is not None else None

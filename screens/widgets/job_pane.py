@@ -397,10 +397,7 @@ _RUNNING_STATES = {JobState.RUNNING, JobState.RESTARTING}
 
 
 def saved_state_spans(line: JobLine, measures: JobMeasures | None, now: float, key: str = "") -> list[Span]:
-    """The last complete checkpoint and what would be lost now; empty for a job that trains nothing.
-
-    `key` names the key that reads the folder, if nobody has.
-    """
+    """The last complete checkpoint and what would be lost now, empty without training; `key` reads its folder."""
     if line.jobset.state not in _RUNNING_STATES or measures is None or not any(measures.tracks):
         return []
     if measures.is_reading_old_lines:

@@ -32,7 +32,7 @@ class FileCopies:
     def for_container(
         self, namespace: str, pod: str, *, container: str = "", label: str = "", method: CopyMethod | None = None
     ) -> ContainerCopies:
-        """A copier for one container, the pod's first unless named; errors call it `label`."""
+        """A copier for one container (default: the first), `label` in errors; `method` None: the best for each size."""
         return ContainerCopies(self._cluster, namespace, pod, container, label or f"pod {pod}", method)
 
 

@@ -65,7 +65,7 @@ class FileEntry:
         return self.kind is EntryKind.FILE
 
     def seems_unchanged(self, other_file: FileEntry | None) -> bool:
-        """Whether a file seems unchanged: same size and modification time; for links the same target."""
+        """Whether `other_file` seems equal: same size and modification time, or link target; False if it is None."""
         if other_file is None or other_file.kind is not self.kind:
             return False
         if self.is_file:

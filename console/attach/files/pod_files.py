@@ -97,7 +97,7 @@ class PodFiles:
         path: str = "",
         limit: float | None = None,
     ) -> tuple[bytes, str]:
-        """A script's (stdout, stderr) in the container; raises if it fails or exceeds `limit` seconds."""
+        """A script's (stdout, stderr). Raises CopyFailed, also after `limit` s, Refused or a subclass, Unreachable."""
         from console.kube.exec import ANNOUNCE_START, START_TIMEOUT
 
         answer, loop = self._new_limited_output(task), asyncio.get_running_loop()
@@ -151,7 +151,7 @@ class PodFiles:
             raise script_error(answer.failure, answer.complaint, code)
 
     async def stat(self, path: str) -> PathInfo:
-        """The file or folder at a path. Raises NotFound if its parent folder is missing."""
+        """The file or folder at a path. Raises NotFound if its parent folder is missing, Unreadable, CopyFailed."""
         out, _ = await self._run(
             scripts.STAT_PATH, safe_path(path), task=f"inspect {path or 'the folder'}", path=path, limit=QUICK_TIMEOUT
         )
@@ -206,7 +206,7 @@ class PodFiles:
                 yield data
 
     async def read_ends(self, folder: str, bytes_by_path: Mapping[str, int], *, reads_end: bool) -> dict[str, bytes]:
-        """The first (`reads_end`: last) bytes of each readable file below a folder, padded with zeros to the size."""
+        """The first (`reads_end`: last) bytes of each readable file in a folder, zero-padded. Raises Unreadable."""
         listed = b"".join(f"{size}\0./{path}\0".encode() for path, size in bytes_by_path.items())
         words = (folder, str(len(listed)), "tail" if reads_end else "head")
         what = f"read files below {folder}"
@@ -310,7 +310,7 @@ class PodFiles:
         await self._run(scripts.MERGE_TREES, folder, final_path, task=f"write {final_path}", path=final_path)
 
     async def list_folder(self, path: str) -> PodFolder:
-        """The contents of a folder, or of the folder that contains a file. Raises NotFound or NotAllowed."""
+        """The contents of a folder, or of the one that contains a file. Raises NotFound, NotAllowed or CopyFailed."""
         what = f"list {path or 'the folder'}"
         out, complaint = await self._run(scripts.LIST_FOLDER, safe_path(path), task=what, path=path, limit=LIST_TIMEOUT)
         where, _, rest = out.partition(b"\0")
@@ -410,7 +410,10 @@ class SftpFiles(PodFiles):
         self.packs_small_files = not only
 
     async def _sftp_if_worthwhile(self, size: int) -> SftpConnection | None:
-        """The SFTP connection, opened for a large file; None if all files were small so far or no sshd answers."""
+        """The SFTP connection, opened for a large file; None if all files were small so far or no sshd answers.
+
+        If only SFTP may be used, raises the connection's error, and CopyFailed if no sshd answers.
+        """
         if self._sftp is None and not self.note and (self._only_sftp or size >= SFTP_MIN_BYTES):
             try:
                 self._sftp = await self._stack.enter_async_context(self._connect())

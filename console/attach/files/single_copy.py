@@ -29,7 +29,7 @@ _CHECKSUMS_AT_ONCE = 256  # files whose sums are asked for at a time
 
 
 def local_name(source: str) -> str:
-    """The local copy's name, from the path that the person typed; a container's own name could overwrite any file."""
+    """The local copy's name, by the typed path: a container could name any file. Empty for ".", ".." and "~"."""
     name = posixpath.basename(source.rstrip("/"))
     return "" if name in (".", "..", "~") else name
 
@@ -91,7 +91,7 @@ class _ContainerCopy:
 
 class FetchCopy(_ContainerCopy):
     async def run(self, source: str, target: str) -> CopyReport:
-        """Copy `source` from the container to `target`, as `cp -a` does: into it, if it is a folder."""
+        """Copy `source` of the container to `target` as `cp -a` does. Raises NotFound, CopyFailed or BadInput."""
         spot = await self._files.stat(source)
         if spot.kind is None:
             raise NotFound(f"There is no {source} in {self._files.label}.")
@@ -108,7 +108,7 @@ class FetchCopy(_ContainerCopy):
         return self._make_report(source, str(final), entries)
 
     async def _fetch_file(self, entry: FileEntry, path: str, final_path: Path) -> None:
-        """Copy one file, resuming an earlier try; it gets its final name after its checksum is verified."""
+        """Copy one file, resuming; named once its checksum is right. Raises CopyFailed if damaged twice."""
         for second in (False, True):
             part = local.PartialFile(final_path, entry)
             have = await asyncio.to_thread(part.received_bytes)
@@ -129,7 +129,7 @@ class FetchCopy(_ContainerCopy):
         self._meter.finish_file()
 
     async def _download_part(self, part: local.PartialFile, path: str, entry: FileEntry) -> bool:
-        """Download into the partial file; returns whether the file has become shorter meanwhile."""
+        """Download a partial file; returns whether the original has become shorter. CopyFailed if too much comes."""
         shrunk = False
 
         async def attempt() -> bool:
@@ -268,7 +268,7 @@ _CHUNK_SIZE = 1 << 17
 
 class SendCopy(_ContainerCopy):
     async def run(self, local_path: str, target: str) -> CopyReport:
-        """Copy a local path to `target` in the container, as `cp -a` does: into it, if it is a folder."""
+        """Copy a local path to `target` in the container as `cp -a` does. Raises BadInput, NotFound, CopyFailed."""
         source = await asyncio.to_thread(Path(local_path).expanduser)
         with local.translate_os_errors(source):
             entry = await asyncio.to_thread(local.read_entry, source, "", follow=True)
@@ -308,7 +308,7 @@ class SendCopy(_ContainerCopy):
             )
 
     async def _send_file(self, entry: FileEntry, source: Path, final_path: str) -> None:
-        """Copy one file, resuming an earlier try; it gets its final name after its checksum is verified."""
+        """Copy one file, resuming; named once its checksum is right. Raises CopyFailed if changed, or damaged twice."""
         folder, name = posixpath.split(final_path)
         part = posixpath.join(folder, local.part_name(name, entry, self._files.label))
         for second in (False, True):

@@ -119,7 +119,7 @@ def _is_key_accepted(transport: paramiko.Transport, user: str, pair: paramiko.PK
 
 
 def run_command(transport: paramiko.Transport, command: str) -> str:
-    """Run a command and return its output; raises ProgramFailed with its exit code, Unreachable."""
+    """Run a command; returns its output. Raises ProgramFailed with its exit code, Unreadable or Unreachable."""
     try:
         with transport.open_session(timeout=SSH_ANSWER_TIMEOUT) as channel:
             channel.settimeout(SSH_ANSWER_TIMEOUT)

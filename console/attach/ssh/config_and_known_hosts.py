@@ -44,7 +44,7 @@ def is_included(ssh_paths: SshPaths) -> bool:
 
 
 def add_include(ssh_paths: SshPaths) -> bool:
-    """Add the Include line on top of the person's config; returns whether it was missing. Raises BadInput."""
+    """Add the Include line on top of the person's config; returns whether it was missing. BadInput if not writable."""
     if is_included(ssh_paths):
         return False
     remove_include(ssh_paths)  # a line that leads elsewhere
@@ -62,7 +62,7 @@ def add_include(ssh_paths: SshPaths) -> bool:
 
 
 def remove_include(ssh_paths: SshPaths) -> bool:
-    """Remove the Include line, and the file if a4 created it; returns whether there was one. Raises BadInput."""
+    """Remove the Include line, and the file if a4 made it; returns whether it was there. BadInput if not writable."""
     path = ssh_paths.user_config
     content = _read_bytes(path)
     kept, made, found = [], False, False
@@ -98,7 +98,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _replace_config(path: Path, content: bytes, there: bool) -> None:
-    """Write the person's ssh config, through a link, in its old mode if `there`; in place if it cannot be replaced."""
+    """Write the person's ssh config: through a link, in its old mode if `there`, else in place. Raises OSError."""
     target = path.resolve()
     if not there:
         atomic_write(target, content)

@@ -134,7 +134,7 @@ class DoctorRun:
         return f"By {kind}, as {login.target.user_name or 'nobody'}."
 
     async def check_api(self) -> str:
-        """Check that the server answers, and that the account may forward ports of pods."""
+        """Check that the server answers, and lets the account reach ports and run commands. Raises NotAllowed."""
         namespace = self.address.namespace
         for resource in ("portforward", "exec"):
             if not await actions.is_allowed(self.client, "get", "pods", "", namespace, "", resource):
@@ -178,7 +178,7 @@ class DoctorRun:
         return banner[:MAX_BANNER_BYTES].split(b"\n", 1)[0].strip().decode(errors="replace") + "."
 
     async def check_host_key(self) -> str | StepWarning:
-        """Check that the pod's host key equals the one in the API and in known_hosts."""
+        """Check the pod's host key by the API and known_hosts. Raises NotFound (none in the API), HostKeyChanged."""
         release = await pod_keys.read_release_keys(self.client, self.target.namespace, self._pod_identity.key_secret)
         expected = release or self._key_probe.served_keys or self._key_probe.file_keys
         if not expected:

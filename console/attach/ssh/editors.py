@@ -108,13 +108,13 @@ EDITOR_TIMEOUT = 30.0  # seconds an editor's launcher may take; it returns at on
 
 
 def list_editors(host: SshHost, folder: str = "") -> tuple[Editor, ...]:
-    """All editors for that rank, installed ones first."""
+    """All editors for that rank's `folder` (empty: the host's, else /), installed ones first. Raises BadInput."""
     found = [find_editor(name, host, folder) for name in EDITORS]
     return tuple(sorted(found, key=lambda each: not each.program))
 
 
 def find_editor(name: str, host: SshHost, folder: str = "") -> Editor:
-    """The editor of that name. Raises BadInput, which lists the known ones."""
+    """The editor of that name, to open `folder` (empty: the host's, else /). Raises BadInput if either is unknown."""
     if name not in EDITORS:
         raise BadInput(f"There is no editor {name}.", f"There are: {', '.join(EDITORS)}.")
     folder = folder or host.folder or "/"

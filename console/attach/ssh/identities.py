@@ -147,7 +147,7 @@ def read_named_key(path: Path) -> Identity:
 
 
 def create_own_key(ssh_paths: SshPaths) -> Identity:
-    """A4's own ed25519 key pair, created if missing; call it while `ssh_paths` is locked."""
+    """A4's own ed25519 key pair, created if missing, while `ssh_paths` is locked. Raises BadInput if that fails."""
     if not ssh_paths.own_key.exists():
         comment = f"a4 {login_name() or 'user'}@{socket.gethostname()}"
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(ssh_paths.own_key)]

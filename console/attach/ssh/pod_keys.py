@@ -119,7 +119,7 @@ async def read_pod_identity(client: Client, namespace: str, pod: str) -> PodIden
 
 
 async def read_release_keys(client: Client, namespace: str, secret: str) -> tuple[str, ...]:
-    """The public host keys of a release's Secret, made from the private ones in memory; empty if not readable."""
+    """The public host keys of a release's Secret; empty if missing or not permitted. Raises Unreadable if invalid."""
     if not secret:
         return ()
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets/{quote(secret, safe='')}"
@@ -173,7 +173,7 @@ def parse_probe(pod: str, answer: str) -> KeyProbe:
 
 
 def _key_of_line(line: str) -> str:
-    """The public key in a line of authorized_keys, which may begin with options."""
+    """The public key in a line of authorized_keys, which may begin with options; empty if it has none."""
     words = line.split()
     for at in range(len(words) - 1):
         if key := parse_public_key(" ".join(words[at : at + 2]))[0]:

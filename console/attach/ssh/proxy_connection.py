@@ -57,7 +57,7 @@ def _read_known_uids(path: Path) -> dict[str, str] | None:
 async def prepare_entry(
     client: Client, entry: SshHostEntry, target: LivePod, *, identity: PodIdentity | None = None
 ) -> SshHostEntry:
-    """Verify the pod's host key, install the person's key if `entry.install`, and return the updated entry."""
+    """Verify the pod's host key, install the key if `entry.install`; returns the new entry. Raises HostKeyChanged."""
     import msgspec
 
     from console.attach.ssh import config_and_known_hosts, pod_keys

@@ -20,7 +20,7 @@ class SshPaths:
     """Paths of the person's SSH folder and of a4's folder in it."""
 
     def __init__(self, user_folder: Path, own_folder: Path, *, is_default: bool = True) -> None:
-        """`is_default`: whether `user` is the folder that ssh reads by default."""
+        """`is_default`: whether `user_folder` is the folder that ssh reads by default."""
         self.user, self.own, self.is_default = user_folder, own_folder, is_default
         self.user_config = user_folder / "config"
         self.config = own_folder / "config"
@@ -93,14 +93,14 @@ def quote_word(text: str) -> str:
 
 
 def quote_path(text: str) -> str:
-    """Quote a path for an option in which ssh expands %x and ${X}."""
+    """Quote a path for an option in which ssh expands %x and ${X}. BadInput if it contains ${ or unquotable text."""
     if "${" in text:
         raise BadInput(f"{text!r} cannot stand in an ssh config: ssh would take ${{ for a variable.")
     return quote_word(text.replace("%", "%%"))
 
 
 def quote_command(argv: list[str]) -> str:
-    """A command line for ProxyCommand: quoted for the shell, with % doubled."""
+    """A command line for ProxyCommand: quoted for the shell, % doubled. Raises BadInput for control characters."""
     if not all(each.isprintable() for each in argv):
         raise BadInput("A path or context with a control character in it cannot be written to an ssh config.")
     return shlex.join(argv).replace("\\", "'\\\\'").replace("%", "%%")

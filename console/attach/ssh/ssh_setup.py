@@ -42,7 +42,7 @@ class RankAccess:
         key_probe: KeyProbe | None,
         named: Path | None,
     ) -> None:
-        """Choose the key (the file `named`, if given) and the host name, and describe the plan. Blocking."""
+        """Choose key (file `named`, if given) and host name; `key_probe` None: probing is not permitted. Blocking."""
         self._cluster = cluster
         self.target = target
         self._rank = rank
@@ -73,7 +73,7 @@ class RankAccess:
         )
 
     def _host_entry(self, key: Identity | None) -> SshHostEntry:
-        """The job's ssh entry under its name or the first free variation of it; None: its key is not made yet."""
+        """The job's ssh entry under the first free name; `key` None: not created yet. BadInput if no name is free."""
         watched, namespace, job = self._cluster, self.target.namespace, self._job
         kubeconfig, many = pin_kubeconfig(watched.settings)
         dotted = f".{ssh_folder.host_name(namespace)}"
@@ -113,7 +113,10 @@ class RankAccess:
         )
 
     def write(self, share: bool | None) -> tuple[SshHostEntry, list[str], list[str]]:
-        """Write ssh config entry and Include line: (entry, sentences on changes, sentences on failures). Blocking."""
+        """Write ssh config entry and Include line: (entry, sentences on changes, sentences on failures). Blocking.
+
+        `share`: whether connections are shared (ControlMaster); None keeps the entry's setting.
+        """
         done, undone = [], []
         places = self._ssh_paths
         with places.lock():
@@ -184,7 +187,7 @@ class SshAccess:
         report: Callable[[str], None] = lambda words: None,
         needs_server: bool = False,
     ) -> SshPlan:
-        """Plan the setup of SSH, changing nothing; `needs_server`: Unreachable if the pod's port is closed."""
+        """Plan the setup of SSH, changing nothing, once the pod is up (within `wait` s); `needs_server`: sshd too."""
         self._cluster.connection_for_change(f"set up SSH to {job}")
         made = await self._inspect_rank(namespace, job, rank, identity_file, wait, report)
         if needs_server:
@@ -196,7 +199,7 @@ class SshAccess:
     async def set_up(
         self, plan: SshPlan, *, identity: Path | None = None, share: bool | None = None, wait: float = POD_WAIT_SECONDS
     ) -> SshHost:
-        """Write the ssh config entry with the verified host key, and install the person's key if the plan says so."""
+        """Write the ssh entry with the verified host key, add the key as planned; NotAllowed if it was not planned."""
         self._cluster.connection_for_change(f"set up SSH to {plan.job}")
         look = await self._inspect_rank(plan.namespace, plan.job, plan.rank, identity, wait)
         if look.plan.adds_key and not plan.adds_key:
@@ -248,7 +251,7 @@ class SshAccess:
 
     @staticmethod
     async def remove_named_job(job: str, *, context: str = "", namespace: str = "") -> tuple[str, ...]:
-        """Remove the ssh entries of a job by its name; returns the host names. Raises BadInput if several match."""
+        """Remove a job's ssh entries (empty: any context, namespace); returns host names. BadInput if ambiguous."""
 
         def is_named(entry: SshHostEntry) -> bool:
             return entry.job == job and context in {"", entry.context} and namespace in {"", entry.namespace}

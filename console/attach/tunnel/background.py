@@ -142,7 +142,7 @@ async def start_detached_tunnel(request: TunnelRequest) -> tuple[Tunnel, list[st
 def _spawn_and_read_line(request: bytes) -> bytes:
     """Start the tunnel process through a short-lived shell, so it is no child of this one; returns its first line.
 
-    The process imports modules from this program's folder, never from the current one, which may come from anywhere.
+    The process imports modules from this program's folder only. Unreachable after PROCESS_START_TIMEOUT seconds.
     """
     program, environment = assets.module_command("console.attach.tunnel.background"), assets.module_environment()
     if listed := os.environ.get("KUBECONFIG"):  # the process runs in another folder
@@ -250,7 +250,7 @@ class Tunnels:
         return await tunnel_files.list_tunnels()
 
     async def stop_tunnel(self, name: str) -> Tunnel:
-        """Stop a tunnel, or remove an ended one from the list."""
+        """Stop a tunnel, or remove an ended one; returns its last state. Raises NotFound, Unreachable if it hangs."""
         return await tunnel_files.stop_tunnel(name)
 
     async def list_profiles(self) -> tuple[TunnelProfile, ...]:

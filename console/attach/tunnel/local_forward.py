@@ -360,7 +360,7 @@ class PortForwarder:
     async def wait_for_pod(
         self, address: PodAddress, *, limit: float | None = None, report: Callable[[str], None] = _ignore_message
     ) -> LivePod:
-        """The live pod of a rank, waited for up to `limit` seconds; `report` is called once with each reason."""
+        """The live pod of a rank; `report` gets each reason to wait. Raises JobEnded, Unreachable after `limit` s."""
         return await self._poll_until(address, lambda: self.poll_pod(address), limit, report)
 
     async def poll_pod(self, address: PodAddress) -> LivePod | PodPending:
@@ -376,7 +376,7 @@ class PortForwarder:
         limit_seconds: float | None = None,
         report: Callable[[str], None] = _ignore_message,
     ) -> tuple[Pipe, LivePod]:
-        """A pipe to a port of the rank's live pod, and the pod; raises as `wait_for_pod` does."""
+        """A pipe to a port of the rank's live pod, and the pod; waits, reports and raises as `wait_for_pod` does."""
         gone = 0
 
         async def dial() -> tuple[Pipe, LivePod] | PodPending:
@@ -434,7 +434,7 @@ class PortForwarder:
         limit: float | None,
         report: Callable[[str], None],
     ) -> T:
-        """The first result of `poll`; `report` gets each new reason to wait. Unreachable after `limit` seconds."""
+        """The first result of `poll`; `report` gets new reasons to wait. Unreachable after `limit` s (or default)."""
         loop = asyncio.get_running_loop()
         deadline, pause, text = loop.time() + (self._limit_seconds if limit is None else limit), POLL_PAUSES[0], ""
         while isinstance(found := await poll(), PodPending):

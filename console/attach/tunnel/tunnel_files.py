@@ -134,7 +134,7 @@ def read_profiles() -> tuple[TunnelProfile, ...]:
 
 
 def find_profile(name: str) -> TunnelProfile:
-    """The profile of that name. Raises BadInput, which lists the known ones. Blocking."""
+    """The profile of that name. Raises NotThere, which lists the known ones. Blocking."""
     every = read_profiles()
     found = next((each for each in every if each.name == name), None)
     if found is None:
@@ -162,7 +162,7 @@ _MAX_SOCKET_PATH = 100  # characters a socket's path may have (the system takes 
 
 
 def _socket_folder() -> Path:
-    """A folder (mode 0700) with a path short enough for Unix sockets. Blocking."""
+    """A folder (mode 0700) with a path short enough for Unix sockets. BadInput if others can use it. Blocking."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     folder = Path(runtime, "a4") if Path(runtime).is_absolute() else Path(f"/tmp/a4-{os.geteuid()}")
     with suppress(FileExistsError):  # a link that leads nowhere, or a file
@@ -191,7 +191,7 @@ def parse_tunnel(values: Any) -> Tunnel:
 
 
 async def _request_state(name: str, request_name: str) -> Tunnel | None:
-    """Ask the tunnel's process for its state; None if the process is gone."""
+    """Ask a tunnel's process for its state, or to "stop"; None if it is gone. Unreachable if it does not answer."""
     path = await asyncio.to_thread(socket_path, name)
     try:
         async with asyncio.timeout(TUNNEL_ANSWER_TIMEOUT):
@@ -250,7 +250,7 @@ async def _current_state(name: str, last_state: Tunnel) -> Tunnel | None:
 
 
 async def stop_tunnel(name: str) -> Tunnel:
-    """Stop a tunnel, or remove an ended one; returns its last state. NotFound lists the known ones."""
+    """Stop a tunnel, or remove an ended one; returns its last state. Raises NotFound, or Unreachable if it hangs."""
     known = await asyncio.to_thread(_read_saved_states)
     if name not in known:
         there = f"There are: {', '.join(known)}." if known else "There are none."

@@ -38,7 +38,7 @@ class ArtifactRegistry:
             return members_by_role((each.role, each.members) for each in policy.bindings)
 
     async def create_repository(self, project: str, location: str, name: str) -> Repository:
-        """Create a Docker repository and wait until it exists."""
+        """Create a Docker repository and wait until it exists; Unreachable after CREATE_TIMEOUT seconds."""
         request = api.CreateRepositoryRequest(
             parent=f"projects/{project}/locations/{location}",
             repository_id=name,

@@ -125,7 +125,7 @@ def _open_practice_channel(address: str, token: str) -> Any:
 
 
 def _find_credentials() -> tuple[Any, str | None]:
-    """The Application Default Credentials and their project; blocking."""
+    """The Application Default Credentials and their project, None if unset. Raises NotLoggedIn. Blocking."""
     from google.auth import default
     from google.auth.exceptions import DefaultCredentialsError
 
@@ -136,7 +136,7 @@ def _find_credentials() -> tuple[Any, str | None]:
 
 
 def _renew_credentials(credentials: Any, refused_token: str) -> tuple[str, float]:
-    """Refresh these credentials and return the token; blocking."""
+    """(token, expiry in epoch seconds) of these credentials, renewed if needed. NotLoggedIn, Unreachable. Blocking."""
     from datetime import UTC
 
     from google.auth.exceptions import GoogleAuthError, TransportError
@@ -171,7 +171,7 @@ _SERVICES_CHECK = "google-services-enabled"  # the check that looks for all othe
 
 @contextmanager
 def translate_errors(action: str) -> Iterator[None]:
-    """Turn exceptions of Google's libraries into this program's errors; `action` continues "Could not ..."."""
+    """Turn Google's exceptions into Refused, Unreachable and Unreadable; `action` continues "Could not ..."."""
     from google.api_core import exceptions as api
     from google.auth.exceptions import GoogleAuthError
     from google.protobuf.message import DecodeError

@@ -32,7 +32,7 @@ AnswerT = TypeVar("AnswerT")
 
 @contextmanager
 def translate_storage_errors(action: str) -> Iterator[None]:
-    """Translate errors of Cloud Storage and of its HTTP library to ConsoleErrors during this block."""
+    """Translate errors of Cloud Storage and its HTTP library to Refused, Unreachable and the like in this block."""
     try:
         with translate_errors(action):
             yield
@@ -151,7 +151,7 @@ class Buckets:
         return (await self.read_parts(place.bucket, {place.path: (start_offset, limit)}))[place.path]
 
     async def read_parts(self, bucket: str, byte_ranges: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
-        """Read a range of bytes of each of many objects, concurrently."""
+        """By object name its bytes for (offset, maximum bytes), read concurrently; empty past its end or if missing."""
         endpoint = await self.run_in_thread(f"read objects of bucket {bucket}", Endpoint.of)
         return await read_parts(self._session, endpoint, bucket, byte_ranges)
 
@@ -238,7 +238,7 @@ async def download_object(
 
 
 def _download_chunk(bucket: str, obj: StoredObject, part: Path, offset: int, checksum: Checksum, client: Any) -> int:
-    """Download the next bytes of an object and append them to the partial file; returns how many."""
+    """Append an object's next bytes to the partial file; returns how many. CopyFailed if fewer come or disk errors."""
     end = min(offset + CHUNK_BYTES, obj.bytes) - 1
     data = (
         client.bucket(bucket)
@@ -281,7 +281,7 @@ def _is_downloaded(target: Path, obj: StoredObject) -> bool:
 
 
 def _resume_checksum(part: Path, size: int) -> Checksum:
-    """The checksum of a partial download; an unusable partial file is emptied."""
+    """The checksum of a partial download; an unusable file is emptied. CopyFailed if the file cannot be written."""
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
         if part.is_file() and part.stat().st_size <= size:

@@ -100,7 +100,7 @@ def get_json(
     *,
     role: str = "Compute Network Viewer",
 ) -> dict[str, Any]:
-    """GET a URL as JSON. Raises ApiDisabled, NotAllowed (naming `role`), NotFound and Unreachable."""
+    """GET a URL as JSON. Raises Refused and its subclasses (NotAllowed names `role`) and Unreachable. Blocking."""
     try:
         answer = session.get(urljoin(google.practice_http or _COMPUTE_URL, path), params=params, timeout=GCE_TIMEOUT)
     except (RequestException, TransportError) as error:

@@ -95,7 +95,7 @@ class _Login:
 async def read_parts(
     session: GoogleSession, endpoint: Endpoint, bucket: str, byte_ranges: Mapping[str, tuple[int, int]]
 ) -> dict[str, bytes]:
-    """Read a range of bytes of each object; empty for an object that is missing or shorter."""
+    """By object name its bytes for (offset, maximum bytes), read concurrently; empty past its end or if missing."""
     found: dict[str, bytes] = {}
     rest, login = iter(byte_ranges.items()), _Login(session)
     connections = pycurl.AsyncCurlMulti()

@@ -356,7 +356,7 @@ def _helm_release(meta: Meta) -> str:
 
 
 def _priority_class(labels_class: str | None, groups: list[ReplicatedJobSchema]) -> str:
-    """The job's priority class: Kueue's label, else that of the pod templates."""
+    """The job's priority class: Kueue's label, else that of the pod templates; empty if neither names one."""
     specs = (_pod_template(each)[1].spec for each in groups)
     return labels_class or next((each.priority_class_name for each in specs if each and each.priority_class_name), "")
 

@@ -80,7 +80,7 @@ def launched_by(labels: Mapping[str, str], annotations: Mapping[str, str]) -> st
 
 @lru_cache(maxsize=1024)
 def parse_time(text: str | None) -> float:
-    """Seconds since the epoch (UTC); 0.0 for none or an empty text. Digits beyond microseconds are dropped."""
+    """Seconds since the epoch (UTC), to microseconds; 0.0 for none or an empty text. Unreadable for other texts."""
     if not text:
         return 0.0
     try:
@@ -91,7 +91,7 @@ def parse_time(text: str | None) -> float:
 
 
 def format_time(moment: float) -> str:
-    """RFC 3339 with microseconds, as the API server takes it."""
+    """Epoch seconds in RFC 3339 with microseconds, as the API server takes them."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -146,7 +146,7 @@ class ObjectSchema(ApiSchema):
 
 
 def intern_text(text: str | None) -> str:
-    """One shared copy of a text that many objects carry, such as a node name, to save memory."""
+    """One shared copy of a text that many objects carry, to save memory; empty for None."""
     return intern(text) if text else ""
 
 

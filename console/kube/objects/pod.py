@@ -93,7 +93,7 @@ class Pod(NamespacedObject, frozen=True, gc=False):
 
     @property
     def main(self) -> Container | None:
-        """The main container: the first that is not an init container."""
+        """The main container: the first that is not an init container; None if the pod has none."""
         return next((each for each in self.containers if not each.init), None)
 
     def ended_text(self, container: str = "") -> str:
@@ -157,7 +157,7 @@ class PodTemplateSchema(ApiSchema):
 
 
 def _resource_requests(container: ContainerSpecSchema) -> dict[str, int]:
-    """Resource requests of one container; a limit without a request counts as the request."""
+    """Amounts that one container requests, by resource; a limit without a request counts as the request."""
     resources = container.resources
     if resources is None:
         return {}
@@ -176,7 +176,7 @@ def _sum_requests(all_asked: Iterable[dict[str, int]]) -> dict[str, int]:
 
 
 def requests_of(spec: PodSpecSchema | None) -> dict[str, int]:
-    """Resource amounts that the pod requests: the sum of its containers, or one init container if that needs more."""
+    """Amounts that a pod requests, by resource: its containers' sum, or one init container's if more; empty if None."""
     if spec is None:
         return {}
     total = _sum_requests(_resource_requests(each) for each in spec.containers or ())

@@ -118,7 +118,7 @@ class SizeFrame(PlotFrame):
         super().__init__(PlotBox(0, 0, width, height - uneven), 0.0, ticks[-1], ticks=ticks, gap=1, margin=1)
 
     def column(self, size: float) -> float:
-        """The size's column in dots from the y axis."""
+        """The distance of a message size (bytes) from the y axis, in dots."""
         span = log2(self.last) - log2(self.first)
         part = (log2(size) - log2(self.first)) / span if span else 0.5
         return part * (self.dots() - 1)
@@ -151,7 +151,7 @@ def draw_curve(
     marked_size: int | None = None,
     overlays: Sequence[OtherCurve] = (),
 ) -> Canvas:
-    """Draw the chart: legend, axes with units, reference band, and both halves as lines with marks."""
+    """Draw the chart: legend, axes with units, reference band, a line at `marked_size`, both halves with marks."""
     canvas = Canvas(width, height)
     if not (points or band or overlays):
         return canvas
@@ -377,7 +377,7 @@ def difference_style(share: float) -> str:
 
 
 def value_cell(half: str, name: str, style: str = "") -> Callable[[NcclLine], Cell]:
-    """A cell function for a figure of one half, in GB/s or microseconds."""
+    """A function from a row to the cell for a figure of one half, in GB/s or microseconds; empty if not measured."""
 
     def figure_cell(line: NcclLine) -> Cell:
         value: float | None = getattr(getattr(line.row, half), name, None)
@@ -406,7 +406,7 @@ def verdict_cell(line: NcclLine) -> Cell:
 
 
 def share_cell(line: NcclLine, reference_busbw: float | None, *, change: bool = False) -> Cell:
-    """The best bandwidth of a row as a share of a reference, or as the change from it."""
+    """The best bandwidth of a row as a share of a reference, or as the change from it; empty if either is unknown."""
     best = line.row.best_busbw
     if not reference_busbw or best is None:
         return ""

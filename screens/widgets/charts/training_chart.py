@@ -32,7 +32,7 @@ def span_words(seconds: float) -> str:
 
 
 def time_step(span: float) -> float:
-    """The seconds between two ticks of a time axis of that length."""
+    """The seconds between two ticks of a time axis of `span` seconds."""
     return next(
         (each for each in (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 43200) if span / each <= 8), 86400.0
     )

@@ -52,7 +52,7 @@ def run_summary(
     over: Span | None = None,
     is_short: bool = False,
 ) -> list[Span]:
-    """Progress, loss, speed and expected end of a training in one line; `left`: the time until its last step."""
+    """Progress, loss, speed, end of a training in a line; `left`: time to the last step, `over`: sign if it is over."""
     last = run.last
     if last is None:
         return [Span("◐ ", "waits"), Span("Training has begun; its first step is on the way.")]

@@ -105,7 +105,7 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
         secret: bool = False,
         placeholder: str = "",
     ) -> None:
-        """Edit this text, completed by these names, or a choice of these words."""
+        """Edit a text, completed by `names`, or choose one of `words`, if given; `secret`: the text is hidden."""
         self._words, self._cursor_only_spans = tuple(words), None
         self.password, self.placeholder = secret, placeholder
         self.set_suggestions(names)

@@ -437,7 +437,7 @@ class FormPage(Widget):
         return changed
 
     def go(self, row: FormRow, *, takes_focus: bool = True) -> None:
-        """Put the cursor on that line; `keys` also focuses it."""
+        """Put the cursor on that line; `takes_focus`: focus the line too."""
         self.choices.close()
         self.offer_was_shown = False
         self.model.end_undo_step()

@@ -1,7 +1,4 @@
-"""The state of a form (texts by path, undo, visible lines) and of a launch in it (pure).
-
-The text of a list or map has one line per entry.
-"""
+"""The state of a form (texts by path, undo, visible lines) and of a launch in it (pure); lists: a line per entry."""
 
 from __future__ import annotations
 
@@ -181,7 +178,7 @@ class FormModel:
         self.lay_out()
 
     def set_advanced(self, advanced: bool, key_kept: str = "") -> None:
-        """Show all fields or only common ones, and unfold all sections."""
+        """Show all fields or only common ones, and unfold all sections; the line `key_kept`, if any, stays."""
         self.advanced = advanced
         self._unfolded_sections.clear()
         self._folded.clear()
@@ -343,7 +340,7 @@ class LaunchDraft:
         return LaunchPlan(self.recipe.id, texts[NAME].strip(), namespace, values), unread
 
     def texts_for(self, values: Mapping[str, Value], name: str = "") -> dict[str, str]:
-        """The form texts for these values; the exact values are remembered."""
+        """By field the form texts for these values, remembered exactly; `name` empty: the form's present name."""
         texts = {NAME: name or self.model.texts[NAME]}
         for field in self.fields:
             given = get_path(values, field.path)

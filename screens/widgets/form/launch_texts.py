@@ -35,7 +35,7 @@ FIT_KINDS = ("localqueues", "clusterqueues", "resourceflavors", "topologies", "w
 
 
 def free_name(wanted_name: str, fleet: Fleet, namespace: str, taken_names: Collection[str] = ()) -> str:
-    """`wanted`, else with -2, -3 and so on: the first name that no JobSet of the namespace has."""
+    """`wanted_name`, else with -2, -3 and so on: the first name that no JobSet of the namespace has."""
     used = {name for where, name in fleet.jobsets if where == namespace} | set(taken_names)
     name, number = wanted_name, 1
     while name in used:
@@ -45,7 +45,7 @@ def free_name(wanted_name: str, fleet: Fleet, namespace: str, taken_names: Colle
 
 
 def choices_of(fleet: Fleet, namespace: str, demand: LaunchDemand | None = None) -> dict[str, FieldChoices]:
-    """The choices from the cluster's snapshot by field, the most likely first."""
+    """The choices from the cluster's snapshot by field, the likeliest first; with `demand` a forecast of each queue."""
     doors = rank_queues(fleet, demand or LaunchDemand(namespace))
     outcomes = {}
     if demand is not None:
@@ -272,7 +272,7 @@ class LaunchHead(Vertical):
         self._about.runs = (*first, *recipe_words(recipe, is_brief=is_brief))
 
     def show_fit(self, fleet: Fleet, demand: LaunchDemand | None, expected_start: ExpectedStart | None = None) -> None:
-        """Show the forecast; it is skipped while values are invalid."""
+        """Show the forecast, or that it waits for valid values (`demand` None)."""
         words = [Span("○ Whether it fits is known once what is wrong is corrected.", "dim")]
         self._fit.runs = tuple(fit_words(fleet, demand, expected_start) if demand is not None else words)
 

@@ -142,7 +142,7 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
     _jumps_to_match = False  # whether the first match from here on is still to be shown
     _to_first = False  # whether the first match of all is
     position_before_search: tuple[bool, float, float] | None = None
-    """(follow mode, scroll x, scroll y) before the search that is being typed moved the lines."""
+    """(follow mode, scroll x, scroll y) before the search that is being typed moved the lines; None if none has."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -417,7 +417,7 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
     # filter and search
 
     def watch_keep(self, line_filter: LineFilter | None) -> None:
-        """Apply another filter and restart the search."""
+        """Apply another filter (None: all lines) and restart the search."""
         self.text.apply_filter(line_filter)
         self._restart_search()
         self.remeasure()

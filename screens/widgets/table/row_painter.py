@@ -53,9 +53,9 @@ def share_width(
 ) -> list[tuple[Column[RowT], int]]:
     """Divide the width of a table among its columns; returns the shown columns, each with its width.
 
-    `cell_widths`: the widest cell of each column; `whole`: by column number the full width of cells that hold shortened
-    names; `idle_columns`: by number EMPTY or ALIKE columns, left out before texts are cut; `phrase_width`: the width of
-    the part of a sentence that needs room.
+    `cell_widths`: the widest cell of each column; `full_widths`: by column number the full width of shortened names;
+    `idle_columns`: by number EMPTY or ALIKE columns, left out before texts are cut; `phrase_width`: the width of the
+    part of a sentence that needs room.
     """
     kept = _fit_columns(columns, cell_widths, room, idle_columns or {}, phrase_width)
     widths = {id(column): min(column.floor, MIN_SENTENCE) if column.fill else column.floor for column, _ in kept}
@@ -340,7 +340,7 @@ class EmptyNotice:
 
 
 def notice_for(link: WatchStatus | None, empty: EmptyNotice) -> EmptyNotice:
-    """The notice for a kind without rows, from the state of its watch."""
+    """The notice for a kind without rows, from the state of its watch; `link` None: not connected yet."""
     if link is None or link.state is WatchState.LISTING:
         kind = link.kind if link else ""
         return EmptyNotice(

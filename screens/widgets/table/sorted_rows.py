@@ -50,10 +50,7 @@ def _sort_in_slices(listing: SortedRows[Any], sort: Callable[[Any], Any], *, des
 
 
 class SortedRows(Generic[RowT]):
-    """Rows by key, filtered and sorted.
-
-    The cost of an update depends on the changed rows only, as some tables grow without end.
-    """
+    """Rows by key, filtered and sorted; an update costs by the changed rows only, as some tables grow without end."""
 
     def __init__(self, text: Callable[[RowT], str]) -> None:
         self.rows: Mapping[RowKey, RowT] = {}

@@ -113,7 +113,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._cursor: RowKey | None = None
         self._cursor_index = 0
         self._cursor_before: RowKey | None = None
-        """The row of the cursor before the last row was removed: the cursor returns there with the rows."""
+        """The row of the cursor before the last row went, to return there with the rows; None before the first row."""
         self._link: WatchStatus | None = None
         self._notice: EmptyNotice | None = None
         self._painter: RowPainter[RowT] = RowPainter(self)
@@ -203,7 +203,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             self.refresh()
 
     def show_trouble(self, trouble: EmptyNotice | None) -> None:
-        """Show a sentence in place of the rows while there are none."""
+        """Show a sentence in place of the rows while there are none; None: the usual one for this kind again."""
         self._notice = trouble
         self.refresh()
 
@@ -297,7 +297,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._prepare()
 
     def sort_by(self, name: str, *, descending: bool | None = None) -> None:
-        """Sort by the column of that name; "" keeps the given order."""
+        """Sort by the column of that name ("" keeps the given order); `descending` None: the column's own direction."""
         column = next((each for each in self._painter.columns if each.name == name), None)
         self.sorted_by = name if column else ""
         self.descending = (column.down if column else False) if descending is None else descending
