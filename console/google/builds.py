@@ -252,7 +252,7 @@ def _image_names(described: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def read_build_description(folder: Path, dockerfile: str = "") -> dict[str, Any]:
-    """The build description: cloudbuild.yml, else one step that builds the Dockerfile. BadInput if it is broken."""
+    """The build description: cloudbuild.yml, else one step for the Dockerfile. Raises BadInput if broken or missing."""
     for name in () if dockerfile else BUILD_DESCRIPTIONS:
         if (folder / name).is_file():
             return _read_description(folder / name)

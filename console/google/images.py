@@ -114,7 +114,7 @@ class GoogleImages:
         return replace(plan, substitutions={REGISTRY_KEY: found[0].address}) if found else plan
 
     async def describe_build(self, plan: BuildPlan) -> Mapping[str, Any]:
-        """The build request without its source, as it would be sent. Raises BadInput for an invalid plan."""
+        """The build request without its source, as it would be sent. BadInput for a wrong description or machine."""
         description = await asyncio.to_thread(read_build_description, plan.context.folder, plan.context.dockerfile)
         module = await import_google("console.google.api.build")
         message: Any = module.build_message(plan, description)

@@ -97,7 +97,7 @@ def sha256_of(path: Path) -> str:
 
 
 def resolve_target(target: str, name: str, *, folder: bool) -> Path:
-    """The path of a copy `name`, as `cp` chooses it; creates `target/`. Raises BadInput if there is no such path."""
+    """The path of a copy `name`, as `cp` chooses it; creates `target/`. Raises BadInput if a copy cannot be there."""
     path = Path(target or ".").expanduser()
     with translate_os_errors(path):
         if target.endswith("/"):

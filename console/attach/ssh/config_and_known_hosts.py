@@ -98,7 +98,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _replace_config(path: Path, content: bytes, there: bool) -> None:
-    """Write the person's ssh config: through a link, in its old mode if `there`, else in place. Raises OSError."""
+    """Write the ssh config, through a link, in its old mode if `there`; in place if not replaceable. Raises OSError."""
     target = path.resolve()
     if not there:
         atomic_write(target, content)

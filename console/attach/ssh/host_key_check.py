@@ -35,7 +35,7 @@ class ApiHostKeys:
 
 
 def verify_host_keys(entry: SshHostEntry, rank: int, published: ApiHostKeys) -> SshHostEntry:
-    """The entry with the pod's host keys. HostKeyChanged if changed without a new pod, NotFound if none is known."""
+    """The entry with the pod's host keys. HostKeyChanged if they differ without a reason, NotFound if none is known."""
     facts = published.identity
     if not (published.release or published.pod):
         why = f"The host key of {entry.job} pod {rank} cannot be read: its release has none and its pod shows none."
