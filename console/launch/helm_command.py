@@ -77,7 +77,7 @@ _SUBSTITUTION = r"`[^`]*(?:`|\Z)|\$\([^)]*(?:\)|\Z)"
 _SHELL_EXPANSION = rf"{_VARIABLE} | (?P<replaced>{_SUBSTITUTION}|<[A-Za-z][\w .-]*>)"  # or what a person replaces
 _SHELL_PART = re.compile(
     rf"""(?P<end>[\n;|&]) | (?P<blank>[^\S\n]+) | (?P<comment>(?<![^\s;|&])\#[^\n]*) | '(?P<single>[^']*)'
-    | "(?P<double>(?>\\.|{_SUBSTITUTION}|[^"\\])*+)" | (?P<open>['"]) | \\(?P<escaped>.\#*|\Z)
+    | "(?P<double>(?>(?>\\.|{_SUBSTITUTION}|[^"\\])*))" | (?P<open>['"]) | \\(?P<escaped>.\#*|\Z)
     | {_SHELL_EXPANSION} | (?P<text>.)""",
     re.VERBOSE | re.DOTALL,
 )

@@ -136,7 +136,7 @@ class SetValues:
         """(text up to the first unescaped character of `end_characters`, that character or empty at the end)."""
         literal, end_characters = self._option == "--set-literal", re.escape(end_characters)
         inside = f"[^{end_characters}]" if literal else rf"\\.?|[^\\{end_characters}]"
-        found = re.compile(rf"((?:{inside})*+)([{end_characters}]?)", re.DOTALL).match(self._text, self._offset)
+        found = re.compile(rf"((?>(?:{inside})*))([{end_characters}]?)", re.DOTALL).match(self._text, self._offset)
         assert found is not None  # it may be empty
         self._offset = found.end()
         return found[1] if literal else re.sub(r"\\(.?)", r"\1", found[1], flags=re.DOTALL), found[2]

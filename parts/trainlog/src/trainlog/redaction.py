@@ -2,11 +2,11 @@
 
 A block is first searched for the words below, at less than 1 ns a byte; only lines with such a word, and in these only
 the text around it, are searched further, at up to 0.1 µs a byte: every alternative of a pattern begins with a letter in
-its own case. Every pattern takes time in proportion to the text: repeats are bounded and possessive, or begin where the
-characters before cannot belong to them. Not recognised: passwords without a name before them or shorter than four
-letters; one-letter options except those of curl, docker and mysql; `pass=…` (a name for tests and passes over data); a
-value without digits after a name and a blank; hexadecimal keys without a word that announces them; anything encoded
-again.
+its own case. Every pattern takes time in proportion to the text: repeats are bounded and possessive (of groups atomic:
+Python before 3.11.5 repeats groups wrongly), or begin where the characters before cannot belong to them. Not
+recognised: passwords without a name before them or shorter than four letters; one-letter options except those of curl,
+docker and mysql; `pass=…` (a name for tests and passes over data); a value without digits after a name and a blank;
+hexadecimal keys without a word that announces them; anything encoded again.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ Anthropic, NVIDIA, package indexes, Docker, age, ModelScope."""
 
 _VALUE = r"[^\s\"',;&\\]"
 _QUOTE = r"(?:\\?[\"'])"
+_ANY_QUOTE = rf"(?>{_QUOTE}?)"
 _LOGIN_WORDS = (  # what has a password that may be called `pass`, by length; a forward pass has none
     "db|pg",
     "sql|ftp|ssh|git|api|ray",
@@ -65,7 +66,7 @@ _LOGIN = (
     + ")"
 )
 _ITS_VALUE = (  # behind a name that says what it holds: a sign, then the value: in quotes, or up to a blank
-    rf"(?:[_-]?[iI][dD])?{_QUOTE}?+\]?+[ \t]{{0,3}}+(?::|=>|=)[ \t]{{0,3}}+[bB]?{_QUOTE}?+()"
+    rf"(?:[_-]?[iI][dD])?{_ANY_QUOTE}\]?+[ \t]{{0,3}}+(?::|=>|=)[ \t]{{0,3}}+[bB]?{_ANY_QUOTE}()"
     r"(?![/$<\[{]|[\d.,%]{1,12}(?![\w/+=-])|(?i:true|false|none|null)\b)"
     r"(?:(?<=\")[^\s\"\\][^\"\\\r\n]{3,500}+(?=\\?\")|(?<=')[^\s'\\][^'\\\r\n]{3,500}+(?=\\?')"
     rf"|{_VALUE}{{4,500}}+)"
@@ -86,7 +87,7 @@ _LISTED_VALUE = (
 def _after_words(command: str, option: str, value: str) -> str:
     """A pattern for the value of a command's option after other words, in the same command."""
     found = rf"[\"']?{option}"
-    return rf"(?:[ \t]++(?!{found}{value}|\S*?{command}[ \t])\S++){{0,40}}+[ \t]++{found}(){value}"
+    return rf"(?>(?:[ \t]++(?!{found}{value}|\S*?{command}[ \t])\S++){{0,40}})[ \t]++{found}(){value}"
 
 
 ANNOUNCED_SECRET = "|".join(  # after words that announce it, in lower case; an empty group stands where each begins
@@ -106,8 +107,8 @@ ANNOUNCED_SECRET = "|".join(  # after words that announce it, in lower case; an 
         r"[^\s\"']{4,}+",
         r"bearer(?<!\wbearer)[ \t]{1,3}()(?=[^\s\"'\d._~+/=-]{0,200}+[\d._~+/=-])[a-z0-9._~+/=-]{8,}+",
         rf"cookie(?<!\wcookie){_QUOTE}?[ \t]{{0,3}}:[ \t]{{0,3}}()[^\r\n]{{8,500}}+",
-        r"wandb(?<!\wwandb)[a-z_.-]{0,20}+(?:[ \t:=]++(?!wandb|[0-9a-f]{40}\b)[a-z_.-]{1,20}+){0,5}+[ \t:=]++[\"']?()"
-        r"[0-9a-f]{40}\b",
+        r"wandb(?<!\wwandb)[a-z_.-]{0,20}+(?>(?:[ \t:=]++(?!wandb|[0-9a-f]{40}\b)[a-z_.-]{1,20}+){0,5})[ \t:=]++"
+        r"[\"']?()[0-9a-f]{40}\b",
         r"\?(?:sig|x-goog-signature|x-amz-signature|access_token|key)=()[^\s&\"']{8,}+",
         r"&(?:sig|x-goog-signature|x-amz-signature|access_token|key)=()[^\s&\"']{8,}+",
         r"://(?:[^\s/:@]{0,100}+:()[^\s/@]{1,500}+(?=@)|()[^\s/:@]{16,200}+(?=@))",
@@ -120,7 +121,7 @@ _NO_SECRET = "".join(
 ANNOUNCED_SECRET_IN_CAPITALS = "|".join(  # the same, in capitals
     (
         rf"_PASS{_ITS_VALUE}",
-        rf"_(?:(?<=[ABE-JM-OQRT-Z0-9]_)|(?<=[CDKLPS]_){_NO_SECRET})(?:{'|'.join(_ENDINGS)})[ \t]++{_QUOTE}?+{_MIXED}",
+        rf"_(?:(?<=[ABE-JM-OQRT-Z0-9]_)|(?<=[CDKLPS]_){_NO_SECRET})(?:{'|'.join(_ENDINGS)})[ \t]++{_ANY_QUOTE}{_MIXED}",
         *(ending + _LISTED_VALUE for ending in _ENDINGS),
     )
 )
