@@ -23,13 +23,7 @@ from console.kube.objects.workload import PodSet as QueuedPodSet, Workload as Qu
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.free_slots import EligibleNodes, eligible_nodes, format_slots, jobs_blocking_placement
 from console.scheduling.kueue_snapshot import closed_reason, gpu_flavors, queue_order
-from console.scheduling.quota_ledger import (
-    QuotaLedger,
-    as_quota_holder,
-    flavor_account,
-    quota_holders,
-    quota_ledger,
-)
+from console.scheduling.quota_ledger import QuotaLedger, as_quota_holder, flavor_account, quota_holders, quota_ledger
 from console.scheduling.topology import BLOCK, MACHINE_GPUS, level_name
 from console.scheduling.why import QuotaAccount, QuotaHolder, awaited_ends, free_when, frees_enough
 from console.scheduling.why_quota import named_holders, quota_shortage

@@ -35,11 +35,7 @@ from screens.live_screen import LiveScreen
 from screens.sanitize import one_line
 from screens.widgets.form.form_model import NAME, LaunchDraft, LaunchRequest
 from screens.widgets.form.launch_form import Form
-from screens.widgets.form.launch_texts import (
-    RecipeTable,
-    free_name,
-    paste_words,
-)
+from screens.widgets.form.launch_texts import RecipeTable, free_name, paste_words
 from screens.widgets.wrapped_sentence import SentenceLine
 from screens.widgets.yaml import YamlText
 from screens.wording import Span

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from itertools import accumulate, chain, compress, count, islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import accumulate, chain, compress, islice
 from operator import is_not
 from typing import Any, Generic
 
@@ -14,7 +14,9 @@ MANY_ROWS = 2000
 """Number of rows from which on sort values and search texts of unchanged rows are cached; with fewer rows all are
 computed again, as some change with time."""
 FEW_CHANGES_PART = 2
-"""Divisor of the number of rows: if more rows than the quotient have changed, all rows are sorted again."""
+"""Divisor of the number of rows: if more rows than the quotient have changed, all rows are arranged again."""
+FEW_MOVED_PART = 100
+"""Divisor of the number of rows: up to so many rows that have moved are put in their places one by one."""
 ROWS_PER_SAMPLED, RECURRING_PART = 16, 0.75
 """One of so many rows is sampled for its sort value; if at most this share of the sampled values differ, only the
 distinct values are sorted, and rows are grouped by them."""
@@ -36,6 +38,27 @@ def _sorted_places(values: Sequence[Any], *, descending: bool) -> list[int]:
     for place, value in enumerate(values):
         places[value].append(place)
     return list(chain.from_iterable(places.values()))
+
+
+def _sort_again(order: list[int], values: Sequence[Any], moved: Collection[int], *, descending: bool) -> list[int]:
+    """The order after the values of the rows at the places `moved` have changed; equal rows stand by their place."""
+    if len(moved) > len(order) // FEW_MOVED_PART:
+        return _sorted_places(values, descending=descending)
+    is_moved = bytearray(len(order))
+    for place in moved:
+        is_moved[place] = True
+    stay, arranged, start = [place for place in order if not is_moved[place]], list[int](), 0
+    for place in sorted(sorted(moved), key=values.__getitem__, reverse=descending):
+        value, low, high = values[place], start, len(stay)
+        while low < high:
+            middle = (low + high) // 2
+            other = values[stay[middle]]
+            is_before = stay[middle] < place if other == value else (other < value) is not descending
+            low, high = (middle + 1, high) if is_before else (low, middle)
+        arranged += stay[start:low]
+        arranged.append(place)
+        start = low
+    return arranged + stay[start:]
 
 
 def _sort_in_slices(listing: SortedRows[Any], sort: Callable[[Any], Any], *, descending: bool) -> Iterator[None]:
@@ -79,7 +102,7 @@ class SortedRows(Generic[RowT]):
         self._next_sort: tuple[Callable[[RowT], Any], bool] | None = None  # by what rows are sorted ahead, and how
         self.values_ahead: list[Any] = []
         self.order_ahead: list[int] = []  # empty until it is complete
-        self._is_ahead_changed = False  # whether rows have changed since they were sorted ahead
+        self.moved_ahead: set[int] = set()  # places of rows whose value has changed since sorting ahead began
         self._slices_ahead: Iterator[None] = iter(())
         self._missing_texts: Iterator[int] = iter(())  # those of the rows whose text is not made yet
 
@@ -112,7 +135,8 @@ class SortedRows(Generic[RowT]):
             for place, _, _, row in touched if is_known else ():
                 if place < len(self.values_ahead):
                     self.values_ahead[place] = self._next_sort[0](row)
-            self._next_sort, self._is_ahead_changed = self._next_sort if is_known else None, True
+                    self.moved_ahead.add(place)
+            self._next_sort = self._next_sort if is_known else None
         if moved := self._arrange_anew(touched, gone):
             self._show_matches(self._order)
         return moved
@@ -121,15 +145,15 @@ class SortedRows(Generic[RowT]):
         """Compare the given rows with the known ones and note the differences; returns the keys that are gone."""
         before, self._given_rows = self.rows, rows
         known = len(before)
-        self._in_place = len(rows) >= known and list(islice(rows, known)) == list(before)
+        self._in_place = list(islice(rows, known)) == self._all
         if not self._in_place:
             self._due = ((-1, key, old, row) for key, row in rows.items() if (old := before.get(key)) is not row)
             return before.keys() - rows.keys()
         # nothing has gone or moved: no key has to be looked up
         differ = map(is_not, before.values(), rows.values())
-        pairs = zip(count(), rows, before.values(), rows.values(), strict=False)
+        keys = ((place, self._all[place]) for place in list(compress(range(known), differ)))
         new = ((-1, key, None, row) for key, row in islice(rows.items(), known, None))
-        self._due = chain(compress(pairs, differ), new)
+        self._due = chain(((place, key, before[key], rows[key]) for place, key in keys), new)
         return set()
 
     def sort_by(self, sort: Callable[[RowT], Any] | None, *, descending: bool = False) -> None:
@@ -140,9 +164,8 @@ class SortedRows(Generic[RowT]):
         else:
             for _ in self._slices_ahead:
                 pass
-            self._values, self._order = self.values_ahead, self.order_ahead
-            if self._is_ahead_changed:
-                self._order.sort(key=self._values.__getitem__, reverse=descending)
+            self._values = self.values_ahead
+            self._order = _sort_again(self.order_ahead, self._values, self.moved_ahead, descending=descending)
         self._next_sort = None
         self._show_matches(self._order)
 
@@ -150,7 +173,7 @@ class SortedRows(Generic[RowT]):
         """Begin to sort the rows by the column that is likely to be next, if there are many."""
         if self.is_large and not self.is_behind and self._next_sort != (sort, descending):
             self._next_sort, self.values_ahead, self.order_ahead = (sort, descending), [], []
-            self._is_ahead_changed = False
+            self.moved_ahead = set()
             self._slices_ahead = _sort_in_slices(self, sort, descending=descending)
 
     @property
@@ -260,14 +283,15 @@ class SortedRows(Generic[RowT]):
         if gone_keys:
             self._remove(gone_keys)
             texts = self._texts
-        differs = False
+        differs, moved_places = False, set(range(known, known + len(new)))
         places: Iterable[int] = changed.values() if moved or texts else ()
         if -1 in places:
             places = compress(range(known), map(changed.__contains__, self._all))
         for place in places:
             row = self.rows[self._all[place]]
-            if sort is not None:
-                self._values[place] = sort(row)
+            if sort is not None and (value := sort(row)) != self._values[place]:
+                self._values[place] = value
+                moved_places.add(place)
             if texts:
                 before, texts[place] = texts[place], self._text_of(row)
                 differs |= self._finds(before) != self._finds(texts[place])
@@ -281,9 +305,10 @@ class SortedRows(Generic[RowT]):
         if sort is not None:
             self._values += map(sort, new.values())
             moved |= self._unsorted
-            self._unsorted = self.is_behind and moved
             if moved and not self.is_behind:
-                self._order.sort(key=self._values.__getitem__, reverse=self._descending)
+                places = range(known + len(new)) if self._unsorted else moved_places
+                self._order = _sort_again(self._order, self._values, places, descending=self._descending)
+            self._unsorted = self.is_behind and moved
         return bool(moved or new or gone_keys or differs)
 
     def _remove(self, gone_keys: Set[RowKey]) -> None:
@@ -303,7 +328,11 @@ class SortedRows(Generic[RowT]):
         if self.has_filter and self.lacks_texts:
             indexes = list(filter(texts.__getitem__, indexes))
         for word in self._wanted_words:
-            indexes = [place for place in indexes if word in texts[place]]
+            if self._sort is not None and len(indexes) > len(texts) // 2:  # memory is read faster in its own order
+                found = [word in text for text in texts]
+                indexes = [place for place in indexes if found[place]]
+            else:
+                indexes = [place for place in indexes if word in texts[place]]
         for word in self._unwanted:
             indexes = [place for place in indexes if word not in texts[place]]
         self._shown_indexes, self._keys = indexes, None

@@ -17,12 +17,7 @@ from console.scheduling.forecast_record import RecordedWindow, compare, read_rec
 from console.scheduling.launch_forecast import LaunchDemand, with_waiting_launch
 from console.scheduling.run_times import PastRun, PastTimes, RunTime, run_times
 from console.scheduling.start_simulation import expected_starts, first_waiting
-from console.scheduling.start_windows import (
-    StartWindow,
-    StartWindows,
-    start_windows,
-    with_windows,
-)
+from console.scheduling.start_windows import StartWindow, StartWindows, start_windows, with_windows
 from kueue_rules import Move, VirtualCluster
 from screens.columns.jobs import start_words
 from tests.fakes import fleet_of, present
