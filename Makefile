@@ -5,6 +5,12 @@ export UV_CACHE_DIR := $(CURDIR)/.tools/cache
 export UV_PYTHON_DOWNLOADS := never
 PYTHON := .venv/bin/python
 
+# The Python that .venv is made of: that of the distribution, where it is new enough and whole, else the first of PATH.
+# Distributions build theirs with profile-guided optimization: commands take a sixth less than on one that pyenv compiled.
+BASE_PYTHON ?= $(shell for each in /usr/bin/python3 python3; do "$$each" -c \
+    'import sys; assert sys.version_info >= (3, 11); import ctypes, lzma, sqlite3, ssl, zoneinfo' 2>/dev/null && \
+    echo "$$each" && break; done)
+
 # Where Python may not keep what it has compiled, every worker and every process of the tests compiles all of Textual and
 # Google's libraries again: a start takes three times the processor time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -150,7 +156,7 @@ clean:
 	rm -rf .venv .tools dist tour
 
 .venv/.ready: pyproject.toml uv.lock .tools/bin/uv
-	.tools/bin/uv sync --frozen --python python3
+	.tools/bin/uv sync --frozen --python "$(or $(BASE_PYTHON),python3)"
 	@touch $@
 
 # Once for a new .venv: what each of four workers would compile by itself, and beside it the first check of all types, whose

@@ -142,10 +142,10 @@ def test_the_slow_rank_that_a_command_found_is_reported_by_the_ledger_the_list_a
     assert a4.run("wait", "slowed", "--until", "step=20", "--timeout", "60")[0] == 0
     before = a4.json("ledger", "slowed")["gpu_seconds"]
     assert (before["productive"] > 0, before["slow"]) == (True, 0.0), "no console has followed its log"
-    # Where the machine is busy 5 s may see too few launches to name anybody.
+    # Where the machine is busy 5 s may see too few launches to name anybody, or to be sure.
     asked = (a4.json("slow", "slowed", "--seconds", seconds, "--recorder", code=1) for seconds in ("5", "10", "20"))
-    found = next(filter(None, (told["late"] for told in asked)))
-    assert (found[0]["slow"], found[0]["cause"]) == (True, "host")
+    found = next(told["late"] for told in asked if told["late"] and told["late"][0]["slow"])
+    assert found[0]["cause"] == "host"
     share = found[0]["share"]
     assert share == pytest.approx(0.3, abs=0.1)
     found = a4.json("ledger", "slowed")
