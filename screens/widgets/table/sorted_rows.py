@@ -152,7 +152,7 @@ class SortedRows(Generic[RowT]):
         # nothing has gone or moved: no key has to be looked up
         differ = map(is_not, before.values(), rows.values())
         keys = ((place, self._all[place]) for place in list(compress(range(known), differ)))
-        new = ((-1, key, None, row) for key, row in islice(rows.items(), known, None))
+        new = ((-1, key, None, rows[key]) for key in list(islice(rows, known, None)))
         self._due = chain(((place, key, before[key], rows[key]) for place, key in keys), new)
         return set()
 
