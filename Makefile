@@ -8,7 +8,7 @@ PYTHON := .venv/bin/python
 # The Python that .venv is made of: that of the distribution, where it is new enough and whole, else the first of PATH.
 # Distributions build theirs with profile-guided optimization: commands take a sixth less than on one that pyenv compiled.
 BASE_PYTHON ?= $(shell for each in /usr/bin/python3 python3; do "$$each" -c \
-    'import sys; assert sys.version_info >= (3, 11); import ctypes, lzma, sqlite3, ssl, zoneinfo' 2>/dev/null && \
+    'import sys; assert sys.version_info >= (3, 11); import ctypes, ensurepip, lzma, sqlite3, ssl' 2>/dev/null && \
     echo "$$each" && break; done)
 
 # Where Python may not keep what it has compiled, every worker and every process of the tests compiles all of Textual and

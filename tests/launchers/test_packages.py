@@ -13,6 +13,7 @@ import json
 import re
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -63,7 +64,8 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def resolved(shelf: Path, *packages: str, held: dict[str, str] | None = None) -> dict[str, str]:
     """Name -> version, as pip would install them; `held` stays as it is."""
-    (pip,) = (Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl")
+    bundled = Path(ensurepip.__file__).parent / "_bundled"
+    (pip,) = Path(sysconfig.get_config_var("WHEEL_PKG_DIR") or bundled).glob("pip-*.whl")
     constraints = shelf / "held.txt"
     constraints.write_text("".join(f"{name}=={version}\n" for name, version in (held or {}).items()))
     words = [
