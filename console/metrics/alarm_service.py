@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import chain
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from console.alarm_thresholds import Thresholds
@@ -173,8 +172,8 @@ class AlarmService:
         return [each for each in self._list_alarms() if self._is_watched((each.namespace, each.job))]
 
     def _list_alarms(self) -> list[Alarm]:
-        every = chain(self._past_alarms, chain.from_iterable(map(attrgetter("watch.alarms"), self.jobs.values())))
-        return sorted(every, key=lambda alarm: -alarm.time)
+        raised = (alarms for job in self.jobs.values() if (alarms := job.watch.alarms))
+        return sorted(chain(self._past_alarms, *raised), key=lambda alarm: -alarm.time)
 
     def pop_new_alarms(self) -> list[Alarm]:
         fresh = [alarm for alarm in self.latest_alarms if alarm.time > self._notified_time]

@@ -67,14 +67,15 @@ class PodSlot(Struct, frozen=True):
     @property
     def ended(self) -> Container | None:
         """The container that failed, else the main one if it has ended; None while it runs."""
-        done = [each for each in self.pod.containers if each.state == "terminated"] if self.pod else []
+        if not (done := [each for each in self.pod.containers if each.state == "terminated"] if self.pod else ()):
+            return None
         failed = [each for each in done if each.exit_code] or [each for each in done if not each.init][:1]
         return min(failed, key=lambda each: each.finished_at, default=None)
 
     @property
     def exit_code(self) -> int | None:
         """The exit code of the ended container; None while it runs, or without a pod."""
-        return self.ended.exit_code if self.ended and (self.ended.exit_code or not self.ended.init) else None
+        return ended.exit_code if (ended := self.ended) and (ended.exit_code or not ended.init) else None
 
     @property
     def failed(self) -> bool:
