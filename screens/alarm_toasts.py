@@ -62,9 +62,7 @@ def has_changed(app: SessionApp, line: JobLine) -> bool:
         (line.alarms, line.late_message, line.why_unknown, line.followed),
     )
     watch = monitor.watch if monitor is not None else None
-    now = (
-        (watch.active, watch.late, watch.unknown, watch.has_step_cadence) if watch is not None else ((), "", "", False)
-    )
+    now = (watch.active, watch.late_text, watch.why_unknown, watch.has_step_cadence) if watch else ((), "", "", False)
     return now != shown_alarms
 
 

@@ -136,7 +136,7 @@ class FakeAlarms:
 
     async def check_job(self, namespace: str, name: str, seconds: float) -> AlarmReport:
         watch = self.find((namespace, name)).watch
-        return AlarmReport(watch.active, watch.late, self.refused, unread_reason=self.unread)
+        return AlarmReport(watch.active, watch.late_text, self.refused, unread_reason=self.unread)
 
     def pop_new_alarms(self) -> list[Alarm]:
         news, self._news = self._news, []
@@ -670,7 +670,7 @@ class FakeSession:
     async def set_selector(self, kind: str, query: Mapping[str, str]) -> None:
         """All are in memory."""
 
-    def namespace_option(self, namespace: str) -> str:
+    def namespace_if_not_default(self, namespace: str) -> str:
         return "" if namespace == self.default_namespace else namespace
 
     def pause_for_keypress(self) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, islice, product, zip_longest
 from posixpath import basename, dirname
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from console.checkpoints.layouts import (
     ORBAX_COMMIT_FILE,
@@ -58,6 +58,7 @@ _TRAINING_STATE = re.compile(  # files of a training state that each checkpoint 
 _WORLD_SIZE = re.compile(r"_world_size_(\d{1,5})_rank_$")
 _ZIP_END_BYTES = 22
 _HEAD_BYTES = {".json": MAX_JSON_BYTES, ".safetensors": 8, ".distcp": 4}  # that are read
+_FileMap: TypeAlias = "Mapping[str, StoredFile]"  # files by name, or by path below their checkpoint
 _STORAGE_FIELDS = ("relative_path", "offset", "length")  # of a place in DCP's metadata
 
 
@@ -115,14 +116,14 @@ async def survey_checkpoints(
     if any(len(each.path) > MAX_PATH_CHARACTERS for each in files):
         raise Unreadable(f"The folder holds a file whose path has more than {MAX_PATH_CHARACTERS:,} characters.")
     homes = await decode_apart(what, lambda: _group_by_checkpoint(files, name, folders), JUDGING_SECONDS)
-    contents = await _read_heads_and_tails(homes, files, reader)
-    return await decode_apart(what, lambda: _judge_checkpoints(homes, files, contents, now, name), JUDGING_SECONDS)
+    head_by_path = await _read_heads_and_tails(homes, files, reader)
+    return await decode_apart(what, lambda: _judge_checkpoints(homes, files, head_by_path, now, name), JUDGING_SECONDS)
 
 
 def _judge_checkpoints(
-    files_by_folder: Mapping[str, Mapping[str, StoredFile]],
+    files_by_folder: Mapping[str, _FileMap],
     files: Sequence[StoredFile],
-    contents: Mapping[str, bytes],
+    head_by_path: Mapping[str, bytes],
     now: float,
     name: str,
 ) -> Survey:
@@ -139,9 +140,9 @@ def _judge_checkpoints(
         is_orbax = layout is not None and layout.name == "Orbax"
         if dirname(path) in committed and ORBAX_COMMIT_FILE not in held and is_orbax:
             reasons.append(f"{ORBAX_COMMIT_FILE} is missing: it is written last, so the save did not finish")
-        found.append(_judge_checkpoint(path, held, layout, contents, lacking[path], room, now, name, reasons))
+        found.append(_judge_checkpoint(path, held, layout, head_by_path, lacking[path], room, now, name, reasons))
     found.sort(key=lambda each: (dirname(each.path), -1 if each.step is None else each.step, each.modified))
-    return Survey(tuple(found), tuple(_pointer_notes(found, files, contents)))
+    return Survey(tuple(found), tuple(_pointer_notes(found, files, head_by_path)))
 
 
 def _group_by_checkpoint(
@@ -196,7 +197,7 @@ def _checkpoint_folder(path: str, name: str) -> str | None:
 
 
 async def _read_heads_and_tails(
-    files_by_folder: Mapping[str, Mapping[str, StoredFile]], files: Sequence[StoredFile], reader: FileReader
+    files_by_folder: Mapping[str, _FileMap], files: Sequence[StoredFile], reader: FileReader
 ) -> dict[str, bytes]:
     """By path the first bytes of files that are judged by content; the last bytes are under the path and `!`."""
     heads: dict[str, int] = {}
@@ -232,15 +233,15 @@ class _NameBudget:
     def __init__(self) -> None:
         self.names_left = MAX_NAMED_MISSING
 
-    def take_names(self, missing: Iterable[str], *, are_named: bool) -> list[str]:
-        """The first missing names, as many as there is room for; at least one unless `are_named` (another fault is)."""
-        found = list(islice(missing, max(self.names_left, not are_named)))
+    def take_names(self, missing: Iterable[str], *, other_faults: Sequence[str]) -> list[str]:
+        """Take the first missing names that the budget allows; at least one, unless there are `other_faults`."""
+        found = list(islice(missing, max(self.names_left, not other_faults)))
         self.names_left = max(0, self.names_left - len(found))
         return found
 
 
 def _files_others_have(
-    files_by_folder: Mapping[str, Mapping[str, StoredFile]], layouts: Mapping[str, CheckpointLayout | None]
+    files_by_folder: Mapping[str, _FileMap], layouts: Mapping[str, CheckpointLayout | None]
 ) -> dict[str, Sequence[str]]:
     """By checkpoint, the training state files that it lacks and that all others of its kind have."""
     kinds = {
@@ -271,9 +272,9 @@ def _files_others_have(
 
 def _judge_checkpoint(
     home: str,
-    files: Mapping[str, StoredFile],
+    files: _FileMap,
     layout: CheckpointLayout | None,
-    contents: Mapping[str, bytes],
+    head_by_path: Mapping[str, bytes],
     missing_files: Sequence[str],
     name_budget: _NameBudget,
     now: float,
@@ -293,14 +294,14 @@ def _judge_checkpoint(
     for path, file in files.items():
         folders[dirname(path)][basename(path)] = file
     for folder, inside in sorted(folders.items()):
-        _judge_dcp(folder, inside, contents, problems, unknown, name_budget)
-        _judge_shards(folder, inside, contents, problems, name_budget)
+        _judge_dcp(folder, inside, head_by_path, problems, unknown, name_budget)
+        _judge_shards(folder, inside, head_by_path, problems, name_budget)
     for path, file in files.items():
         too_large = path.endswith(".metadata") and file.size > MAX_METADATA_BYTES  # that is a reason already
-        if file.size and file.path not in contents and _FILES_WITH_HEADERS.search(path) and not too_large:
+        if file.size and file.path not in head_by_path and _FILES_WITH_HEADERS.search(path) and not too_large:
             unknown.append(f"{path} cannot be read")
-        _judge_file(path, file, contents, problems, unknown)
-    problems += _missing_pointer_targets(files, contents)
+        _judge_file(path, file, head_by_path, problems, unknown)
+    problems += _missing_pointer_targets(files, head_by_path)
     problems += [f"{path} was not renamed: its save did not finish" for path in files if path.endswith(".dirty.pt")]
     families = _group_rank_numbers(files)
     each_rank = {len(seen): before for (before, _, _), seen in families.items() if not before.endswith("mp_rank_")}
@@ -311,7 +312,7 @@ def _judge_checkpoint(
         unknown.append(layout.unknown)
     named, known = {each.partition(" is ")[0] for each in problems} | files.keys(), frozenset(missing_files)
     gone = chain(missing_files, (each for each in _missing_numbered_files(families) if each not in known))
-    absent = name_budget.take_names((each for each in gone if each not in named), are_named=bool(problems))
+    absent = name_budget.take_names((each for each in gone if each not in named), other_faults=problems)
     problems += [f"{path} is missing" for path in absent]
     modified = max((file.modified_at for file in files.values()), default=0.0)
     if problems:
@@ -331,30 +332,30 @@ def _judge_checkpoint(
     )
 
 
-def _missing_pointer_targets(files: Mapping[str, StoredFile], contents: Mapping[str, bytes]) -> Iterator[str]:
+def _missing_pointer_targets(files: _FileMap, head_by_path: Mapping[str, bytes]) -> Iterator[str]:
     """Yield the folder named by DeepSpeed's file `latest`, if it does not exist."""
     for path, file in files.items():
-        pointer = contents.get(file.path, b"").decode("utf-8", "replace").strip() if basename(path) == "latest" else ""
-        inner = _join(dirname(path), pointer) + "/"
-        if re.fullmatch(r"global_step\d{1,12}", pointer) and not any(each.startswith(inner) for each in files):
-            yield f"{path} names {pointer}, which is not there"
+        target = head_by_path.get(file.path, b"").decode(errors="replace").strip() if basename(path) == "latest" else ""
+        inner = _join(dirname(path), target) + "/"
+        if re.fullmatch(r"global_step\d{1,12}", target) and not any(each.startswith(inner) for each in files):
+            yield f"{path} names {target}, which is not there"
 
 
 def _judge_dcp(
     folder: str,
-    files: Mapping[str, StoredFile],
-    contents: Mapping[str, bytes],
+    file_by_name: _FileMap,
+    head_by_path: Mapping[str, bytes],
     problems: list[str],
     undecided: list[str],
     name_budget: _NameBudget,
 ) -> None:
-    shards = [each for each in files if each.endswith(".distcp")]
-    metadata = files.get(".metadata")
+    shards = [each for each in file_by_name if each.endswith(".distcp")]
+    metadata = file_by_name.get(".metadata")
     if metadata is None:
         if shards:
             problems.append(f"{_join(folder, '.metadata')} is missing: it is written last, so the save did not finish")
         return
-    megatron = files.keys() & {"common.pt", "metadata.json"}
+    megatron = file_by_name.keys() & {"common.pt", "metadata.json"}
     if len(megatron) == 1:
         problems.append(f"{_join(folder, min({'common.pt', 'metadata.json'} - megatron))} is missing")
     if metadata.size > MAX_METADATA_BYTES:
@@ -365,27 +366,27 @@ def _judge_dcp(
     if not metadata.size:
         return
     try:
-        needed = read_needed_sizes(contents[metadata.path]) if metadata.path in contents else {}
+        needed = read_needed_sizes(head_by_path[metadata.path]) if metadata.path in head_by_path else {}
     except Unreadable as error:
         problems.append(f"{_join(folder, '.metadata')}: {error.message}")
         return
     problems += [
-        f"{_join(folder, path)} has {files[path].size:,} of {size:,} bytes"
+        f"{_join(folder, path)} has {file_by_name[path].size:,} of {size:,} bytes"
         for path, size in needed.items()
-        if path in files and files[path].size < size
+        if path in file_by_name and file_by_name[path].size < size
     ]
-    absent = name_budget.take_names((path for path in needed if path not in files), are_named=bool(problems))
+    absent = name_budget.take_names((path for path in needed if path not in file_by_name), other_faults=problems)
     problems += [f"{_join(folder, path)} is missing" for path in absent]
 
 
 def _judge_shards(
-    folder: str, files: Mapping[str, StoredFile], contents: Mapping[str, bytes], problems: list[str], room: _NameBudget
+    folder: str, file_by_name: _FileMap, head_by_path: Mapping[str, bytes], problems: list[str], budget: _NameBudget
 ) -> None:
     """Find missing weight files, by the Hugging Face index or by the count in file names ("00001-of-00004")."""
-    wanted: dict[str, None] = {}
+    needed_names: dict[str, None] = {}
     indexes: dict[str, str] = {}  # by the stem of shards; another one may name them, as torchtune's does
     announced: dict[tuple[str, str, str], None] = {}  # stem, number and end of the names of shards
-    for name in files:
+    for name in file_by_name:
         if shard := _SHARD_FILE.match(name):
             stem, _, count, end = shard.groups()
             announced[stem, count, end] = None
@@ -393,24 +394,24 @@ def _judge_shards(
         if name.endswith(".index.json"):
             table = None
             with suppress(Unreadable):  # the file's own entry has the reason
-                table = _parse_json(name, contents.get(files[name].path, b""))
+                table = _parse_json(name, head_by_path.get(file_by_name[name].path, b""))
             named = table.get("weight_map") if isinstance(table, dict) else None
             if isinstance(named, dict):
-                wanted.update((each, None) for each in named.values() if isinstance(each, str))
-    listed = {shard[1] for each in wanted if (shard := _SHARD_FILE.match(each))}
-    wanted.update((index, None) for stem, index in indexes.items() if stem not in listed)
+                needed_names.update((each, None) for each in named.values() if isinstance(each, str))
+    listed = {shard[1] for each in needed_names if (shard := _SHARD_FILE.match(each))}
+    needed_names.update((index, None) for stem, index in indexes.items() if stem not in listed)
     numbered = (
         f"{stem}-{each:05}-of-{count}{end}" for stem, count, end in announced for each in range(1, int(count) + 1)
     )
-    absent = (each for each in chain(numbered, wanted) if each not in files)
-    missing = dict.fromkeys(room.take_names(absent, are_named=bool(problems)))
+    absent = (each for each in chain(numbered, needed_names) if each not in file_by_name)
+    missing = dict.fromkeys(budget.take_names(absent, other_faults=problems))
     problems += [f"{_join(folder, each[:MAX_PATH_CHARACTERS])} is missing" for each in sorted(missing)]
 
 
 def _judge_file(
-    path: str, file: StoredFile, contents: Mapping[str, bytes], problems: list[str], undecided: list[str]
+    path: str, file: StoredFile, head_by_path: Mapping[str, bytes], problems: list[str], undecided: list[str]
 ) -> None:
-    data = contents.get(file.path)
+    data = head_by_path.get(file.path)
     if not file.size or data is None:
         return
     if path.endswith((".json", ".safetensors")):
@@ -424,7 +425,7 @@ def _judge_file(
     elif _SAVED_BY_TORCH.search(path) and not any(data):
         problems.append(f"{path} begins with zeros: its content was never written")
     elif _ZIP_SUFFIXES.search(path) and data.startswith(b"PK\3\4"):
-        end = contents.get(f"{file.path}!", b"")
+        end = head_by_path.get(f"{file.path}!", b"")
         if not (end.startswith(b"PK\5\6") and len(end) == _ZIP_END_BYTES):
             problems.append(f"{path} is cut off: the end of a file of torch.save is missing")
 
@@ -483,7 +484,7 @@ def _missing_numbered_files(families: Mapping[tuple[str, str, str], Collection[t
 
 
 def _pointer_notes(
-    checkpoints: Sequence[Checkpoint], files: Sequence[StoredFile], contents: Mapping[str, bytes]
+    checkpoints: Sequence[Checkpoint], files: Sequence[StoredFile], head_by_path: Mapping[str, bytes]
 ) -> Iterable[str]:
     by_folder: dict[str, list[Checkpoint]] = defaultdict(list)
     for each in checkpoints:
@@ -493,7 +494,7 @@ def _pointer_notes(
         beside = by_folder.get(dirname(file.path)) if basename(file.path) in POINTER_FILES else None
         if not beside:
             continue
-        text = contents.get(file.path, b"").decode("utf-8", "replace").strip()
+        text = head_by_path.get(file.path, b"").decode(errors="replace").strip()
         number = re.fullmatch(r"(?:global_step)?(\d{1,12})", text)
         if number is None:
             if text != "release":

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from console.errors import BadInput
 
 _GCS_ADDRESS = re.compile(r"^gs://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(.*))?$", re.DOTALL)
-
-
 _ITERATION_FOLDER = re.compile(r"^iter_(\d+)$")
 
 
@@ -28,8 +26,8 @@ class Bucket:
         """Whether the bucket is in the cluster's region, or in a multi-region that contains that region."""
         return bool(region) and (self.location == region or region.startswith(f"{self.location}-"))
 
-    def format_match(self, region: str) -> str:
-        """The bucket's distance from the cluster's region in words, such as "same region" or "not in us-central1"."""
+    def describe_distance(self, region: str) -> str:
+        """Distance in words ("same region", "dual-region, includes it", "not in REGION"); for "" its location type."""
         if self.is_near(region) and self.location_type == "region":
             return "same region"
         if self.is_near(region):

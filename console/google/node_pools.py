@@ -53,7 +53,7 @@ _NODE_OPERATION_WORDS = {
 class InstanceGroup:
     """The machines of a pool in one zone (a managed instance group), as Compute Engine counts them."""
 
-    target: int
+    target_size: int
     creating: int = 0
     repairing: int = 0
 
@@ -63,7 +63,7 @@ class PoolStatus:
     """A node pool: its target size, its nodes, and operations under way."""
 
     pool: GkePool
-    target: int | None  # machines that it should have; None where nobody may tell
+    target_size: int | None  # machines that it should have; None where nobody may tell
     nodes: int
     ready: int
     creating: int
@@ -82,7 +82,7 @@ class PoolStatus:
     @property
     def missing_nodes(self) -> int:
         """The number of nodes of the target size that are missing or not ready."""
-        return max(0, (self.target or 0) - self.ready)
+        return max(0, (self.target_size or 0) - self.ready)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class PoolStatus:
         if self.creating:
             found.append(f"{self.creating} more {_is_or_are(self.creating)} being created")
         if self.missing_nodes and not (found or self.pool.autoscaling):
-            found.append(f"{self.ready} of {_format_nodes(self.target or 0)} {_is_or_are(self.ready)} ready")
+            found.append(f"{self.ready} of {_format_nodes(self.target_size or 0)} {_is_or_are(self.ready)} ready")
         if self.failed and not found:
             found.append(f"{format_operation_kind(self.failed.kind)} failed: {self.failed.error.rstrip('.')}")
         return tuple(found)
@@ -138,7 +138,7 @@ class GooglePool(Pool, frozen=True, kw_only=True):
     @property
     def nodes_total(self) -> int:
         """Number of nodes, including those that Google is still creating."""
-        return max(len(self.nodes), self.status.target or 0)
+        return max(len(self.nodes), self.status.target_size or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +194,11 @@ def _pool_status(
 ) -> PoolStatus:
     mine = [each for each in operations if each.pool == pool.name]
     last = next((each for each in mine if each.over), None)
-    target = group.target if group else None if pool.autoscaling else pool.initial_size
+    target_size = group.target_size if group else None if pool.autoscaling else pool.initial_size
     states = Counter(node.ready for node in nodes)
     return PoolStatus(
         pool=pool,
-        target=target,
+        target_size=target_size,
         nodes=len(nodes),
         ready=states[True],
         creating=group.creating if group else 0,
@@ -353,8 +353,8 @@ class NodePools:
 
     def with_current_nodes(self, snapshot: PoolsSnapshot) -> PoolsSnapshot:
         groups: dict[str, InstanceGroup | None] = {
-            each.pool.name: InstanceGroup(each.target, each.creating, each.repairing)
-            if each.target is not None
+            each.pool.name: InstanceGroup(each.target_size, each.creating, each.repairing)
+            if each.target_size is not None
             else None
             for each in snapshot.pools
         }

@@ -88,7 +88,7 @@ def _failed_choices(kind: str, error: ConsoleError) -> FieldChoices:
 async def _bucket_choices(google: GoogleServices) -> FieldChoices:
     region = await google.storage.cluster_region()
     found = await google.storage.list_buckets()
-    about = {each.name: f"{each.location}, {each.format_match(region)}" for each in found}
+    about = {each.name: f"{each.location}, {each.describe_distance(region)}" for each in found}
     return FieldChoices("buckets", tuple(about), about, why="" if found else "The project has no buckets.")
 
 

@@ -476,7 +476,7 @@ class JobInspector:
     # what changes or takes long
 
     async def install_py_spy(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
-        """Install py-spy in these pods, from this machine or by pip; pod -> error message, empty on success."""
+        """Install py-spy in these pods of job `name`, by copy or pip; by pod name the error message, "" on success."""
         self._cluster.connection_for_change(f"install py-spy in {name}")
         wanted = [rank for rank in self.running_ranks(namespace, name) if rank.name in pods]
         program = await asyncio.to_thread(own_py_spy)

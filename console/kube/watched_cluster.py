@@ -92,7 +92,7 @@ class WatchedCluster:
     def fleet(self) -> Fleet:
         return self._store.fleet
 
-    def namespace_option(self, namespace: str) -> str:
+    def namespace_if_not_default(self, namespace: str) -> str:
         """The namespace if commands have to name it; empty for the default namespace."""
         return "" if namespace == self.default_namespace else namespace
 

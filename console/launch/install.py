@@ -35,7 +35,7 @@ from console.launch.values_schema import (
     values_of_recipe,
 )
 from console.launch.yaml_write import defaults_yaml
-from practice.programs.job_faults import FAULT_VARIABLE, fault_kinds_of, impossible_faults
+from practice.programs.fault_settings import FAULT_VARIABLE, fault_kinds_of, impossible_faults
 
 if TYPE_CHECKING:
     from console.kube.client import Client
@@ -249,14 +249,14 @@ class ChartCatalog:
         return tuple(found)
 
     def plan_notes(
-        self, plan: LaunchPlan, *, for_practice: bool = False, saves: Sequence[MeasuredSaves] = ()
+        self, plan: LaunchPlan, *, for_practice: bool = False, earlier_saves: Sequence[MeasuredSaves] = ()
     ) -> tuple[str, ...]:
-        """Sentences on a plan's results; `for_practice`: on faults that cannot occur too; `saves`: of earlier runs."""
+        """Sentences on what a plan leads to, () if invalid; `for_practice`: also on faults that cannot occur."""
         if self.plan_problems(plan):
             return ()
         paths, values = self._recipe_form(plan.recipe).paths, self.values(plan)
         notes = value_notes(paths, values)
-        if note := save_note(paths, values, saves):
+        if note := save_note(paths, values, earlier_saves):
             notes = (*notes[:1], note, *notes[1:])
         if not for_practice:
             return notes

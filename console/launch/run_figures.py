@@ -93,7 +93,7 @@ def training_figures(position: RunPosition, speeds: Mapping[str, float] = Mappin
         **{"tflops" if metric == "tflops_per_gpu" else metric: speed for metric, speed in speeds.items()},
         "step": position.step,
         "loss": position.loss,
-        "loss_step": position.loss_step,
+        "loss_step": position.valid_loss_step,
         "nan": position.nan,
         "nan_from": position.nan_from,
         "nan_by": position.nan_by,

@@ -129,7 +129,7 @@ class LaunchService:
     def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
         """Sentences on the consequences of a plan's values, such as its iterations; empty for a plan with problems."""
         practice = self._cluster.practice or self._cluster.current_connection.target.cluster.practice_folder is not None
-        return self.catalogue.plan_notes(plan, for_practice=practice, saves=self._saves.get(plan.recipe, ()))
+        return self.catalogue.plan_notes(plan, for_practice=practice, earlier_saves=self._saves.get(plan.recipe, ()))
 
     async def read_saves(self, recipe: str) -> None:
         """Read from the history how long a recipe's runs took to save checkpoints, for its notes."""

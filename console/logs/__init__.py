@@ -1,1 +1,1 @@
-"""Logs of jobs: followed, stored, merged, filtered, redacted, compared across ranks."""
+"""Logs of jobs: followed, stored, filtered, redacted, put in order (`log_segment`, `merged_text`, `log_cursor`)."""

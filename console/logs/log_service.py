@@ -105,11 +105,11 @@ def _ranks_in_cluster(jobset: JobSet, fleet: Fleet, segments: Sequence[LogSegmen
     return found
 
 
-def _ranks_in_store(number: int, segments: Sequence[LogSegment]) -> list[_RankPods]:
+def _stored_ranks(rank_count: int, segments: Sequence[LogSegment]) -> list[_RankPods]:
     """The ranks of a job that is no longer in the cluster, with the stored segments before their last pod."""
     return [
         _RankPods(rank, None, None, _segments_of_earlier_pods([part for part in segments if part.rank == rank]))
-        for rank in range(max([number, *(part.rank + 1 for part in segments)]))
+        for rank in range(max([rank_count, *(part.rank + 1 for part in segments)]))
     ]
 
 
@@ -222,7 +222,7 @@ class LogService:
         every = (
             _ranks_in_cluster(jobset, fleet, kept)
             if jobset
-            else _ranks_in_store(stored.metadata.ranks if stored else 0, kept)
+            else _stored_ranks(stored.metadata.ranks if stored else 0, kept)
         )
         asked = [each for each in every if ranks is None or each.number in ranks]
         room = asyncio.Semaphore(MAX_CONCURRENT_LOGS)

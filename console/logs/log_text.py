@@ -30,7 +30,7 @@ class TextRow(NamedTuple):
     text: str
     time: float = 0.0
     label: str = ""  # whose line it is; empty where there is only one
-    is_minority: bool = False
+    is_not_from_all: bool = False
     full_text: str = ""  # the line as it was printed, where `text` is a shorter form of it
 
 

@@ -259,16 +259,16 @@ class CommonLine:
     text: str  # as the first of them printed it
     ranks: set[int] = field(default_factory=set)
 
-    def ranks_text(self, total: int, gaps: Iterable[Gap] = ()) -> str:
-        """The ranks: "128/128", "127/128 (all but 41)", "7/7 (7 not read)", "pod 3"; empty if `total` is 1."""
+    def ranks_text(self, rank_count: int, gaps: Iterable[Gap] = ()) -> str:
+        """The ranks: "128/128", "127/128 (all but 41)", "7/7 (7 not read)", "pod 3"; empty if `rank_count` is 1."""
         number, unread = len(self.ranks), self.ranks_unread(gaps)
-        known = total - len(unread)
-        if total <= 1:
+        known = rank_count - len(unread)
+        if rank_count <= 1:
             return ""
         if number == 1 or number <= min(MAX_MINORITY_RANKS, known / 2):
             text, notes = format_pods(*self.ranks), list[str]()
         else:
-            missing = [rank for rank in range(total) if rank not in self.ranks and rank not in unread]
+            missing = [rank for rank in range(rank_count) if rank not in self.ranks and rank not in unread]
             text, notes = (
                 f"{number}/{known}",
                 [f"all but {_format_pod_ranges(missing)}"] if 0 < len(missing) < known / 2 else [],
@@ -276,9 +276,9 @@ class CommonLine:
         notes += [f"{_format_pod_ranges(unread)} not read"] if unread else []
         return f"{text} ({'; '.join(notes)})" if notes else text
 
-    def is_minority(self, total: int, gaps: Iterable[Gap] = ()) -> bool:
-        """Whether some, but not all, of the pods that were read printed the line."""
-        return total > 1 and len(self.ranks) != total - len(self.ranks_unread(gaps))
+    def is_not_from_all(self, rank_count: int, gaps: Iterable[Gap] = ()) -> bool:
+        """Whether fewer pods printed it than were read: of `rank_count`, less those with one of `gaps` at its time."""
+        return rank_count > 1 and len(self.ranks) != rank_count - len(self.ranks_unread(gaps))
 
     def ranks_unread(self, gaps: Iterable[Gap]) -> set[int]:
         """The pods that may have printed the line, as their log has a gap there."""
@@ -323,19 +323,19 @@ class CommonLineFinder:
 
 
 class CommonLinesText(ListText):
-    def __init__(self, finder: CommonLineFinder, ranks: int, list_gaps: Callable[[], Sequence[Gap]]) -> None:
+    def __init__(self, finder: CommonLineFinder, rank_count: int, list_gaps: Callable[[], Sequence[Gap]]) -> None:
         """`list_gaps` returns the periods in which ranks lack lines, as of now."""
         super().__init__()
         self._finder = finder
-        self._ranks = ranks
+        self._rank_count = rank_count
         self._list_gaps = list_gaps
 
     def line_count(self) -> int:
         return len(self._finder.lines)
 
     def make_row(self, number: int) -> TextRow:
-        line, gaps = self._finder.lines[number], self._list_gaps()
-        return TextRow(line.text, line.time, line.ranks_text(self._ranks, gaps), line.is_minority(self._ranks, gaps))
+        line, gaps, count = self._finder.lines[number], self._list_gaps(), self._rank_count
+        return TextRow(line.text, line.time, line.ranks_text(count, gaps), line.is_not_from_all(count, gaps))
 
     def line_text(self, number: int) -> str:
         """The text of the line, without the ranks that printed it."""

@@ -142,11 +142,11 @@ def next_step(alarm: Alarm, watch: WatchedCluster) -> str:
     jobset = watch.fleet.jobsets.get((alarm.namespace, alarm.job))
     if jobset is None and alarm.ended and alarm.job:  # it was there, and is gone
         return with_namespace_option(
-            f"a4 history {alarm.job} shows its run, if you launched it", watch.namespace_option(alarm.namespace)
+            f"a4 history {alarm.job} shows its run, if you launched it", watch.namespace_if_not_default(alarm.namespace)
         )
     owner = watch.format_owner(jobset.owner) if jobset is not None else ""
     text = alarm.next_step(owner, may_stop=not watch.read_only)
-    return with_namespace_option(text, watch.namespace_option(alarm.namespace))
+    return with_namespace_option(text, watch.namespace_if_not_default(alarm.namespace))
 
 
 def format_alarm(alarm: Alarm, watch: WatchedCluster) -> str:

@@ -77,10 +77,10 @@ class AlarmWatch:
         self.silence_subject = "no pod has"  # subject of "… printed a line for": the pods whose logs are followed
         self.line_at = self.step_at = now  # when something was printed last, and when there was a new iteration
         self.has_lines = False
-        self.late = ""  # that the next step is late, in words; empty: it is not
-        self.unknown = ""  # that nobody can say whether the next step is late, in words
+        self.late_text = ""  # that the next step is late, in words; empty: it is not
+        self.why_unknown = ""  # that nobody can say whether the next step is late, in words
         self.verdict = ""  # the rank that the others wait for, by an inspection since the last step; empty: none
-        self.unproved = False  # whether by the log the next step is late, and no line has had time to come yet
+        self.is_unproved = False  # whether by the log the next step is late, and no line has had time to come yet
         self._begun = self._reading_since = now
         self._old_line_at = 0.0  # when a line was read last that had been printed long before
         self._settles = settles
@@ -88,7 +88,7 @@ class AlarmWatch:
         self._last_read_step: tuple[int | None, float] = (None, now)  # how far that one is, and since when
         self._key, self._thresholds = key, thresholds
         self._last: JobSample | None = None
-        self._pausing = False
+        self._is_pausing = False
         self._xids: list[tuple[str, float]] = []
         self._open_alarms: dict[AlarmKind, Alarm] = {}  # alarms that last
         self._raised_events: set[tuple[AlarmKind, object]] = set()
@@ -101,7 +101,7 @@ class AlarmWatch:
     @property
     def has_step_cadence(self) -> bool:
         """Whether enough steps have been read to tell when the next one is late."""
-        return self._last is not None and self._last.step is not None and not self.unproved
+        return self._last is not None and self._last.step is not None and not self.is_unproved
 
     def is_reading_old_lines(self, now: float) -> bool:
         """Whether the lines read just now are old, so that more lines may still be unread."""
@@ -116,7 +116,7 @@ class AlarmWatch:
         if "Xid" in text and _XID_LINE.search(text):
             self._xids.append((text.strip()[:200], self.line_at))
         elif any(word in text for word in _PAUSE_WORDS) and _PAUSE_LINE.search(text):
-            self._pausing = True
+            self._is_pausing = True
 
     def on_reader_changed(self, now: float) -> None:
         """Note that another reader of the log takes over and reads earlier lines again."""
@@ -132,7 +132,7 @@ class AlarmWatch:
                 ended = "the job failed" if sample.failure else JOB_STOPPED
                 for alarm in self._open_alarms.values():
                     self._replace_alarm(alarm, structs.replace(alarm, over=now, ended=ended))
-                self._open_alarms, self.late, self.verdict = {}, "", ""
+                self._open_alarms, self.late_text, self.verdict = {}, "", ""
             return []
         if self._is_catching_up(now, sample):
             return []
@@ -142,7 +142,7 @@ class AlarmWatch:
             first = before is None or before.step is None or now - self._reading_since < self._settles
             is_old = first or sample.behind_log
             self.step_at = min(now, sample.step_at) if is_old and sample.step_at else now
-            self._pausing = self._pausing and before is not None and sample.step == before.step
+            self._is_pausing = self._is_pausing and before is not None and sample.step == before.step
         if not sample.running or (before and before.restarts != sample.restarts):
             self.line_at = now
         self._raise_event_alarms(now, sample, before)
@@ -194,13 +194,13 @@ class AlarmWatch:
         """Begin, update and end the alarms that last as long as their cause."""
         known = now - sample.missing_seconds
         stalled, since = self._no_step_text(known, sample)
-        overdue, unproved, self.unknown = self.late, self.unproved, ""
+        overdue, unproved, self.why_unknown = self.late_text, self.is_unproved, ""
         if sample.missing_seconds > SERVER_QUIET_SECONDS and not (stalled or overdue):
             silent, _ = self._no_step_text(now, sample)
-            if silent or self.late or self.unproved:
+            if silent or self.late_text or self.is_unproved:
                 clock = datetime.fromtimestamp(known).astimezone()
-                self.unknown = f"not known whether it makes steps: connection quiet since {clock:%H:%M:%S}"
-            self.late, self.unproved = overdue, unproved
+                self.why_unknown = f"not known whether it makes steps: connection quiet since {clock:%H:%M:%S}"
+            self.late_text, self.is_unproved = overdue, unproved
         worst = max(sample.behind, key=lambda each: each[1], default=(0, 0))
         late = sum(by >= self._thresholds.behind for _, by in sample.behind)
         behind = ""
@@ -215,7 +215,7 @@ class AlarmWatch:
             AlarmKind.GPU: sample.faulty_nodes,
         }
         blamed = sample.blamed if sample.blamed_at > self.step_at else ""
-        found = blamed.startswith(INSPECTED_PREFIX) and (stalled or self.late)
+        found = blamed.startswith(INSPECTED_PREFIX) and (stalled or self.late_text)
         self.verdict = blamed.removeprefix(INSPECTED_PREFIX) if found else ""
         nodes[AlarmKind.STALL] = sample.blamed_nodes if self.verdict else ()
         for kind, words, beside, began in (
@@ -270,33 +270,33 @@ class AlarmWatch:
         return self._silence_text(now, sample)
 
     def _stall_text(self, now: float, sample: JobSample) -> str:
-        """The text of a stall alarm if a step is overdue, else empty; sets `late` to its delay in words."""
-        self.late, self.unproved = "", False
+        """The text of a stall alarm if a step is overdue, else empty; sets `late_text` to its delay in words."""
+        self.late_text, self.is_unproved = "", False
         if not sample.running or sample.finished or sample.trained:
             return ""
         if sample.step is None:
             if sample.start is None or sample.behind_log:
                 return ""
             self.step_at = min(now, sample.start.since or self.step_at)
-            self.late = sample.start.late(now)
-            return self.late if sample.start.stalled(now, self._thresholds) else ""
+            self.late_text = sample.start.late_text(now)
+            return self.late_text if sample.start.is_stalled(now, self._thresholds) else ""
         quiet, rhythm = now - self.step_at, sample.rhythm
         late = rhythm.late_after(self._thresholds) if rhythm else self._thresholds.warm_up
         limit = rhythm.alarm_after(self._thresholds) if rhythm else self._thresholds.warm_up
-        if self._pausing:
+        if self._is_pausing:
             late, limit = max(late, self._thresholds.pause), max(limit, self._thresholds.pause)
         words = _late_words(quiet, sample)
         listened = now - self._begun >= max(self._settles, 3 * rhythm.pace if rhythm else 0.0)
         proved = listened and not sample.behind_log
-        self.unproved = quiet > min(late, limit) and not proved  # it has had no time to show that it lives
-        self.late = words if quiet > late and proved else ""
+        self.is_unproved = quiet > min(late, limit) and not proved  # it has had no time to show that it lives
+        self.late_text = words if quiet > late and proved else ""
         return words if quiet > limit and proved else ""
 
     def _silence_text(self, now: float, look: JobSample) -> tuple[str, float]:
         """(text of a stall alarm if no line has come for too long, else empty; time of the last line)."""
         if not look.running or look.finished or look.trained or now - self._begun < self._settles or look.behind_log:
             return "", 0.0
-        known = self.has_lines and (look.step is None or look.steps >= MIN_STEPS_FOR_PACE) and not self._pausing
+        known = self.has_lines and (look.step is None or look.steps >= MIN_STEPS_FOR_PACE) and not self._is_pausing
         limit = self._thresholds.silent if known and look.step is not None else self._thresholds.warm_up
         if look.rhythm is not None:  # who makes a step in twenty minutes may print nothing for as long
             limit = max(limit, look.rhythm.late_after(self._thresholds))

@@ -75,10 +75,10 @@ class AlarmService:
         """Watch a job by the logs of all its pods, until it has ended."""
         key = namespace, name
         known = self.jobs.get(key)
-        if known is not None and known.is_opened and not known.has_ended:
+        if known is not None and known.has_started and not known.has_ended:
             return
-        self._begin_job(key, self._sources).open()
-        opened = [job for job in self.jobs.values() if job.is_opened]
+        self._begin_job(key, self._sources).start_following()
+        opened = [job for job in self.jobs.values() if job.has_started]
         ended = [job for job in opened if job.has_ended]
         if len(opened) > MAX_OPENED_JOBS or len(ended) > MAX_OPENED_ENDED_JOBS:
             self._end_job((ended or opened)[0])
@@ -96,7 +96,7 @@ class AlarmService:
 
     async def _update_periodically(self) -> None:
         while True:
-            followed = [each for each in self.jobs.values() if not (each.is_at_rest or each.is_opened)]
+            followed = [each for each in self.jobs.values() if not (each.is_at_rest or each.has_started)]
             for job in [each for each in followed if each.measures.start is not None]:
                 await job.load_earlier_phases()
             await self.update_jobs()
@@ -114,7 +114,7 @@ class AlarmService:
             await slices.pause()
         shares = self._log_shares(running)
         for key, job in list(self.jobs.items()):
-            if (unchanged and job.is_at_rest and key not in shares) or job.is_opened or self.jobs.get(key) is not job:
+            if (unchanged and job.is_at_rest and key not in shares) or job.has_started or self.jobs.get(key) is not job:
                 continue
             if not job.update_streams(shares.get(key, 0)) or not self._is_watched(key):
                 self._end_job(job)
@@ -122,8 +122,8 @@ class AlarmService:
         own = [job for each in running if (job := self.jobs.get(each.key)) is not None]
         own = [job for job in own if not job.is_at_rest or job.refused or job.watch.has_lines]
         refused = dict.fromkeys(job.refused for job in own if job.refused)
-        followed = sum(job.is_opened or job.is_followed for job in own)
-        with_lines = sum(job.is_opened or job.watch.has_lines for job in own)
+        followed = sum(job.has_started or job.is_followed for job in own)
+        with_lines = sum(job.has_started or job.watch.has_lines for job in own)
         self.coverage = AlarmCoverage(len(running), followed, self.thresholds.streams, tuple(refused), with_lines)
 
     def _is_watched(self, key: Key) -> bool:
@@ -139,7 +139,7 @@ class AlarmService:
         """The number of logs that are followed of each running job."""
         left, shares = self.thresholds.streams, {}
         for jobset in running_jobs:
-            if left and (job := self.jobs.get(jobset.key)) is not None and not job.is_opened:
+            if left and (job := self.jobs.get(jobset.key)) is not None and not job.has_started:
                 shares[jobset.key] = share = min(left, job.needed_log_count(jobset.ranks))
                 left -= share
         return shares
@@ -208,7 +208,7 @@ class AlarmService:
         """Watch a job during this block; `thresholds` replace the person's own."""
         job = JobMonitor((namespace, name), thresholds or self.thresholds, self._passive_sources)
         self._awaited_watches.append(job.watch)
-        job.open()
+        job.start_following()
         try:
             yield job
         finally:
@@ -223,7 +223,7 @@ class AlarmService:
             while True:
                 await monitor.load_earlier_phases()
                 goes_on, lags = monitor.update_streams(2), monitor.is_lagging
-                doubt = (watch.unproved and not lags) or monitor.measures.needs_nan_search
+                doubt = (watch.is_unproved and not lags) or monitor.measures.needs_nan_search
                 over = time.monotonic() > until + (DOUBT_SECONDS if doubt else 0.0)
                 if (watch.active and not lags) or not goes_on or over:
                     return _make_report(monitor, seconds, lags=lags)
@@ -238,6 +238,6 @@ def _make_report(monitor: JobMonitor, seconds: float, *, lags: bool) -> AlarmRep
         return AlarmReport(watch.active, refused=monitor.refused)
     if lags:
         return AlarmReport(watch.active, unread_reason="its log comes faster than it is read")
-    unread = watch.unknown if watch.has_lines else f"no whole line of its log came in {seconds:g} s"
+    unread = watch.why_unknown if watch.has_lines else f"no whole line of its log came in {seconds:g} s"
     doing = start.sentence(SERVER_CLOCK.now()) if (start := monitor.measures.start) is not None else ""
-    return AlarmReport(watch.active, watch.late, "", watch.has_step_cadence, monitor.progress, unread, doing)
+    return AlarmReport(watch.active, watch.late_text, "", watch.has_step_cadence, monitor.progress, unread, doing)

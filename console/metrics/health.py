@@ -182,11 +182,11 @@ def _health_by_log(
         return None
     if late or why_unknown:
         return JobHealth("late", HealthLevel.LATE, late) if late else JobHealth(state, HealthLevel.WAITS, why_unknown)
-    if job_progress is not None and job_progress.late and not followed:
+    if job_progress is not None and job_progress.late_text and not followed:
         return (
-            JobHealth("stalled", HealthLevel.BAD, job_progress.late)
-            if job_progress.stalled
-            else JobHealth("late", HealthLevel.LATE, job_progress.late)
+            JobHealth("stalled", HealthLevel.BAD, job_progress.late_text)
+            if job_progress.is_stalled
+            else JobHealth("late", HealthLevel.LATE, job_progress.late_text)
         )
     return (
         JobHealth(state, HealthLevel.LATE, job_progress.slower)

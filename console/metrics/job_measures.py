@@ -394,9 +394,9 @@ _LINES_PER_TIME = 16  # lines after which it is noted when they were printed
 _SECONDS_PER_TIME = 0.5  # the same, between two of them
 
 
-def choose_ranks(number: int) -> set[int] | None:
+def choose_ranks(rank_count: int) -> set[int] | None:
     """The ranks whose lines are parsed; None for all."""
-    return None if number <= MAX_RANKS_ALL_READ else {0, number - 1}
+    return None if rank_count <= MAX_RANKS_ALL_READ else {0, rank_count - 1}
 
 
 def _split_by_time(lines: Sequence[PodLine]) -> Iterator[Sequence[PodLine]]:
@@ -419,7 +419,7 @@ class _NcclTables:
         self._of: tuple[int, str, str] | None = None
         self._tests: list[MeasuredTest] = []
 
-    def feed_lines(self, run_key: tuple[int, str, str], rank: int, lines: Sequence[PodLine]) -> bool:
+    def feed_table_lines(self, run_key: tuple[int, str, str], rank: int, lines: Sequence[PodLine]) -> bool:
         """Parse lines of the container run `run_key` (attempt, pod, container); returns whether a test changed."""
         if run_key != self._of:
             self.ended_tests += self._tests
@@ -443,7 +443,7 @@ class _NcclTables:
             self._tests.append(old if old is not None and old.test == test else fresh)
         return True
 
-    def close(self, rank: int) -> bool:
+    def close(self, rank: int) -> bool:  # whether a test changed
         last = self._tests[-1].at if self._tests else 0.0
         return self._store_tests(self.parser.close(), self._of[0] if self._of else 0, rank, last)
 
@@ -455,9 +455,9 @@ class _NcclTables:
 class LogReader:
     """Parses the log of one job; `feed_lines` may run in a thread."""
 
-    def __init__(self, measures: JobMeasures, number: int) -> None:
+    def __init__(self, measures: JobMeasures, rank_count: int) -> None:
         self._measures = measures
-        self._has_several_ranks = number > 1
+        self._has_several_ranks = rank_count > 1
         self._tables: dict[int, _NcclTables] = {}
         self._training = trainlog.TrainingParser(own_log_formats(), self._begin_run)
         self._tracks: list[TrainingRun] = []
@@ -465,7 +465,7 @@ class LogReader:
         self._line_counts: dict[tuple[int, int, str, str], int] = {}  # lines of each container so far
         self._time = self._began_at = 0.0  # when the last line was printed, and the first
 
-    def feed_lines(self, lines: Sequence[PodLine]) -> bool:
+    def feed_lines(self, lines: Sequence[PodLine]) -> bool:  # whether a measure changed
         """Parse the next lines in order of time; returns whether anything changed."""
         self._began_at = self._began_at or (lines[0].time if lines else 0.0)
         changed = self._feed_tables(lines)
@@ -486,7 +486,7 @@ class LogReader:
             self._sync_runs(self._time)
         self._publish_tests()
 
-    def _feed_tables(self, lines: Sequence[PodLine]) -> bool:
+    def _feed_tables(self, lines: Sequence[PodLine]) -> bool:  # whether a test changed
         groups: dict[tuple[int, int, str, str], list[PodLine]] = {}
         for line in lines:
             groups.setdefault((line.rank, line.attempt, line.pod, line.container), []).append(line)
@@ -495,7 +495,7 @@ class LogReader:
             rank = name[0]
             tables = self._tables.setdefault(rank, _NcclTables(self._began_at))
             for some in _split_by_time(group):
-                changed |= tables.feed_lines(name[1:], rank, some)
+                changed |= tables.feed_table_lines(name[1:], rank, some)
             if (unread := tables.parser.unreadable) is not None:
                 self._measures.unreadable["nccl"] = rank, unread
         if changed:
@@ -510,10 +510,10 @@ class LogReader:
         if every:
             self._measures.tables = self._tables[(whole or every)[0].rank].recorder
 
-    def _feed_line(self, line: PodLine, number: int) -> bool:
+    def _feed_line(self, line: PodLine, line_number: int) -> bool:  # whether a run changed
         before = self._training.unreadable
         with self._lock:
-            changed = self._training.read_line(line.text, number, line.rank if self._has_several_ranks else None)
+            changed = self._training.read_line(line.text, line_number, line.rank if self._has_several_ranks else None)
             if (unread := self._training.unreadable) is not before and unread is not None:
                 self._measures.unreadable["training"] = line.rank, unread
                 changed = True

@@ -205,8 +205,8 @@ async def _cancel_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
 class JobMonitor:
     """Monitors one job; measurements are in `measures`, alarms in `watch`.
 
-    After `open` it reads the logs of all pods. Without it, `update_streams(n)` every second or two follows at most n
-    logs (0: only the snapshot), and returns whether the job still runs. `close` ends it.
+    After `start_following` it reads the logs of all pods. Without it, `update_streams(n)` every second or two follows
+    at most n logs (0: only the snapshot), and returns whether the job still runs. `close` ends it.
     """
 
     def __init__(
@@ -241,12 +241,12 @@ class JobMonitor:
         self._reported_slowdown = ""  # the words of the change to slower steps for which NCCL was asked
         self._uninspected = ("", 0.0)  # why the last inspection that was not asked for told nothing, and when
 
-    def open(self) -> None:
-        """Read the logs of all its pods until it has ended."""
+    def start_following(self) -> None:
+        """Start a task that reads the logs of all the job's pods until the job has ended; returns at once."""
         self._following = start_task(self._follow_all(), f"alarms:{self.key[1]}")
 
     @property
-    def is_opened(self) -> bool:
+    def has_started(self) -> bool:
         return self._following is not None
 
     @property
@@ -269,7 +269,7 @@ class JobMonitor:
         """The job's time as spans by its log, up to now or its last line; [] while lines are still unread."""
         if self.is_lagging:
             return []
-        is_read = self.error is None if self.is_opened else self.is_followed
+        is_read = self.error is None if self.has_started else self.is_followed
         return self.measures.list_spans(now - self.measures.missing_seconds if is_read else 0.0, self._thresholds)
 
     @property
@@ -277,9 +277,9 @@ class JobMonitor:
         """The progress according to the log; None if the log does not show any."""
         return progress_of_measures(self.measures, SERVER_CLOCK.now() - self.measures.missing_seconds, self._pass_line)
 
-    def needed_log_count(self, number: int) -> int:
-        """The number of logs that the monitor has to follow of a job with `number` ranks."""
-        return 1 if self._reporting_rank is not None or number < 2 else 2
+    def needed_log_count(self, rank_count: int) -> int:
+        """The number of logs that the monitor has to follow of a job with `rank_count` ranks."""
+        return 1 if self._reporting_rank is not None or rank_count < 2 else 2
 
     @property
     def _pass_line(self) -> float:
@@ -316,7 +316,7 @@ class JobMonitor:
         self.watch.evaluate(now, sample)
         self._store_slowdown(self.measures.track)
         stall = next((each for each in self.watch.active if each.kind is AlarmKind.STALL), None)
-        since = stall.time if stall is not None else self.watch.step_at if self.watch.late else 0.0
+        since = stall.time if stall is not None else self.watch.step_at if self.watch.late_text else 0.0
         if not self._thresholds.inspect:
             return
         inspect, find = self._sources.inspect, self._sources.find_late_rank

@@ -72,15 +72,15 @@ class JobProgress(Struct, frozen=True):
     def seconds_left(self) -> float | None:
         """The estimated seconds to the last step, also of a diverged run; None if unknown, late or ended."""
         pace = self.step_time if self.pace is None else self.pace
-        if self.step is None or self.total is None or pace is None or self.late or self.end is not None:
+        if self.step is None or self.total is None or pace is None or self.late_text or self.end is not None:
             return None
         return seconds_to_end(self.total - self.step, pace, self.at - self.stepped if self.stepped else 0.0)
 
     @property
-    def late(self) -> str:
+    def late_text(self) -> str:
         """The delay of the next step, row or start phase when the log was read, in words; empty if none or unknown."""
         if self.start is not None:
-            return self.start.late(self.at) if self.end is None else ""
+            return self.start.late_text(self.at) if self.end is None else ""
         if self.rhythm is None or not self.stepped or self.finished or self.end is not None:
             return ""
         quiet = self.at - self.stepped
@@ -96,14 +96,14 @@ class JobProgress(Struct, frozen=True):
         return self.start.since if self.start is not None else self.stepped
 
     @property
-    def stalled(self) -> bool:
+    def is_stalled(self) -> bool:
         """Whether the step was late enough for a stall alarm."""
         if self.start is not None:
-            return self.end is None and self.start.stalled(self.at, current_config().config.alarms)
+            return self.end is None and self.start.is_stalled(self.at, current_config().config.alarms)
         quiet = self.at - self.stepped
         return (
             self.rhythm is not None
-            and bool(self.late)
+            and bool(self.late_text)
             and quiet > self.rhythm.alarm_after(current_config().config.alarms)
         )
 

@@ -49,7 +49,7 @@ NAN_SEARCH_LINES = 20_000  # lines at the end of the log of a run that has diver
 
 
 def _visible_state(progress: JobProgress) -> tuple[object, ...]:
-    return replace(progress, at=0.0, printed=0.0), progress.eta, progress.late
+    return replace(progress, at=0.0, printed=0.0), progress.eta, progress.late_text
 
 
 def find_end(lines: Sequence[LogLine], pod: int, failed_pod: PodSlot | None) -> LogEnd | None:
@@ -193,7 +193,7 @@ class JobProgressReader:
         jobset = fleet.jobset_by_uid.get(uid)
         live = self._service.find_followed(jobset.key) if jobset is not None else None
         past = (live is not None and live.has_begun) or (
-            SERVER_CLOCK.now() - found.at > PHASE_SECONDS and not found.late
+            SERVER_CLOCK.now() - found.at > PHASE_SECONDS and not found.late_text
         )
         if not past and jobset is not None and found.start.name == PULL_PHASE:
             past = pull_phase(pod_slots(jobset, fleet), 0.0) is None
@@ -265,7 +265,7 @@ class JobProgressReader:
 
     async def _find_end(self, jobset: JobSet, progress: JobProgress, tails: Tails) -> JobProgress:
         """The progress with the program's end, searched in the logs of all pods; those in `tails` were just read."""
-        if not progress.late or progress.nan or jobset.finished:
+        if not progress.late_text or progress.nan or jobset.finished:
             return progress
         uid, now = jobset.uid, time.monotonic()
         if now > self._ends_read_at.get(uid, -LOOK_AGAIN_SECONDS) + LOOK_AGAIN_SECONDS:

@@ -69,15 +69,15 @@ class StartPhase(Struct, frozen=True):
     line: str = ""  # that line
     longest: float = 0.0  # seconds that the phase took at most in earlier runs; 0.0: not known
 
-    def late(self, now: float) -> str:
+    def late_text(self, now: float) -> str:
         """The delay of the phase in words; empty if there is none, or if its usual length is unknown."""
         limit = max(_LATE_FACTOR * self.longest, self.longest + _LATE_SECONDS)
         return self.words(now) if self.name and self.longest and now - self.since > limit else ""
 
-    def stalled(self, now: float, limits: Thresholds) -> bool:
+    def is_stalled(self, now: float, limits: Thresholds) -> bool:
         """Whether the phase is late and the log has been silent for longer than the phase ever took in earlier runs."""
         quiet = now - max(self.since, self.printed)
-        return bool(self.late(now)) and quiet > max(limits.stall, self.longest)
+        return bool(self.late_text(now)) and quiet > max(limits.stall, self.longest)
 
     def words(self, now: float) -> str:
         """The phase as text: "in stage 12 train since 23 min, at most 4 min before"; empty if unknown."""

@@ -190,7 +190,7 @@ def eligible_nodes(
         and (not target_nodes or node.name in target_nodes)
         and node.name not in unwanted
         and all(label_of(node, key) in (None, value) for key, value in wanted)
-        and (tolerations is None or not first_untolerated_taint(node.taints, tolerations, lasting=True))
+        and (tolerations is None or not first_untolerated_taint(node.taints, tolerations, ignore_condition_taints=True))
     ]
     return EligibleNodes(fits, fleet, size)
 

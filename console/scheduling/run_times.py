@@ -1,4 +1,4 @@
-"""How long jobs run, by earlier runs of the same recipe and size, and finished workloads of the same name."""
+"""Run times by earlier runs and finished workloads; the seconds left by step pace are of `metrics.progress_reader`."""
 
 from __future__ import annotations
 

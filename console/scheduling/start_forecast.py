@@ -1,4 +1,4 @@
-"""Forecasts of the starts of waiting jobs, renewed as the cluster changes, and their record."""
+"""Renewed forecasts of the starts of waiting jobs; ends of running ones are foreseen in `metrics.progress_reader`."""
 
 from __future__ import annotations
 

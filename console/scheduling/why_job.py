@@ -140,10 +140,10 @@ def why_refused(event: Event, now: float) -> Why:
     return Why(f"{words}: {short}", category, api_text=text, next=_next_step(text, event.namespace) or otherwise)
 
 
-def _next_step(text: str, namespace: str) -> str:
+def _next_step(message: str, namespace: str) -> str:
     for pattern, words in _NEXT_STEPS:
-        if found := pattern.search(text):
-            return words.format(*found.groups(), namespace=namespace, settings=_settings_for_quota(text))
+        if found := pattern.search(message):
+            return words.format(*found.groups(), namespace=namespace, settings=_settings_for_quota(message))
     return ""
 
 

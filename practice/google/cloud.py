@@ -182,17 +182,20 @@ class PracticeGoogle:
         return items[start:end], str(end) if end < len(items) else ""
 
     def start_operation(
-        self, kind: str, prefix: str, seconds: float, result: Callable[[], Any], metadata: Any = None
+        self, kind: str, parent_path: str, seconds: float, make_result: Callable[[], Any], metadata: Any = None
     ) -> LongOperation:
-        """Start a long operation; after `seconds` of practice time the result of `result` is its response."""
-        begun = LongOperation(f"{prefix}operations/{kind.lower()}-{self.next_number()}", metadata)
+        """Start a long operation named {parent_path}operations/{kind}-N; `metadata`: its metadata message, None: none.
+
+        After `seconds` of practice time its result is what `make_result` returns; it fails if `kind` is in `failing`.
+        """
+        begun = LongOperation(f"{parent_path}operations/{kind.lower()}-{self.next_number()}", metadata)
         self.operations[begun.name] = begun
 
         def end() -> None:
             if kind in self.failing:
                 begun.error = (grpc.StatusCode.INTERNAL.value[0], self.failing[kind])
             elif begun.error is None:
-                begun.result = result()
+                begun.result = make_result()
             begun.done = True
 
         self.clock.call_later(seconds, end)

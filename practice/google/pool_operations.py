@@ -42,7 +42,7 @@ class _RunningResize:
 
     cluster: api.Cluster
     pool: api.NodePool
-    target: int
+    target_size: int
     done: int = 0
     total: int = 0
 
@@ -132,12 +132,12 @@ class PoolWork:
             operation.status_message = error
             operation.error = {"code": grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "message": error}
 
-    def start_resize(self, project: str, cluster: api.Cluster, pool: api.NodePool, target: int) -> api.Operation:
+    def start_resize(self, project: str, cluster: api.Cluster, pool: api.NodePool, target_size: int) -> api.Operation:
         """Resize a pool node by node; ends early if there is no capacity."""
         now = len(nodes_of(self.world.storage, pool.name))
-        doing = _RunningResize(cluster, pool, target, 0, abs(target - now))
+        doing = _RunningResize(cluster, pool, target_size, 0, abs(target_size - now))
         operation = self.start_operation(project, cluster, "SET_NODE_POOL_SIZE", pool.name, total=doing.total)
-        pool.initial_node_count = target
+        pool.initial_node_count = target_size
         pool.status, pool.status_message = _RECONCILING, ""
         self.world.clock.call_later(_STEP_SECONDS, lambda: self._resize_step(operation, doing))
         return operation
@@ -149,15 +149,15 @@ class PoolWork:
         failing = self.world.failing.get("SET_NODE_POOL_SIZE", "")
         if failing and doing.done * 2 >= doing.total:
             most, words = len(names), failing
-        if len(names) == doing.target:
+        if len(names) == doing.target_size:
             pool.status = _RUNNING
             self.end_operation(operation)
             return
-        if len(names) < doing.target and len(names) >= most:
+        if len(names) < doing.target_size and len(names) >= most:
             pool.status, pool.status_message = _WITH_ERROR, words
             self.end_operation(operation, words)
             return
-        if len(names) < doing.target:
+        if len(names) < doing.target_size:
             add_machine(self.world.storage, self.world.clock, pool.name, _START_SECONDS)
         else:
             self._remove_nodes(names)

@@ -13,9 +13,9 @@ from practice.node.proc_files import mpi_program, process_environment, test_comm
 from practice.node.ras_status import FIRST_PID, rank_count
 from practice.node.rootfs import rootfs_programs, write_rootfs
 from practice.programs import stacks
-from practice.programs.failure_modes import SICK_FACT
+from practice.programs.fault_effects import SICK_FACT
+from practice.programs.fault_settings import slow_rank
 from practice.programs.hangs import HUNG_FACT, doing_in_hang
-from practice.programs.job_faults import slow_rank
 from practice.programs.launcher_stages import own_script_trains
 from practice.programs.nccl import is_single_process
 from practice.programs.recipes import lacks_sshd, launcher_at

@@ -18,15 +18,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from practice.programs.fault_settings import slow_rank
 from practice.programs.hangs import ALL_RANKS, BUCKETS, DATA_GROUP, DEAF, LISTENS, STEP, find_hang
-from practice.programs.job_faults import slow_rank
 from practice.programs.stacks import stack_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from practice.programs.fault_settings import SlowRank
     from practice.programs.hangs import HungJob
-    from practice.programs.job_faults import SlowRank
     from practice.programs.steps import ProgramContext
 
 PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"

@@ -13,8 +13,8 @@ from practice.node.disks import format_mounts
 from practice.node.flight_recorder import recorder_variables
 from practice.node.ras_status import FIRST_PID, format_ras, rank_count, ras_arguments
 from practice.programs import ddp, megatron
+from practice.programs.fault_settings import slow_rank, step_seconds
 from practice.programs.hangs import HOW, find_hang, quiet_gpu, stuck_gpu
-from practice.programs.job_faults import slow_rank, step_seconds
 from practice.programs.nccl import BOUNDS, FACTOR, is_single_process
 from practice.programs.stacks import is_megatron, program_command, torchrun_command
 from practice.programs.steps import ProgramContext

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from practice.node.flight_recorder import find_recording
+from practice.programs.fault_settings import slow_rank
 from practice.programs.hangs import ADDRESSES_FACT, ALL_RANKS, BUCKETS, STEP, find_hang
-from practice.programs.job_faults import slow_rank
 from practice.programs.nccl import is_single_process
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from practice.programs import ddp, kept_logs, launcher_stages, megatron, nccl, recipes, shell_commands
-from practice.programs.job_faults import TEST, TRAINING, fault_kinds_of, impossible_faults_of
+from practice.programs.fault_settings import TEST, TRAINING, fault_kinds_of, impossible_faults_of
 from practice.programs.recordings import recorded_launcher_steps
 from practice.programs.steps import PrintLine, Program, ProgramContext, Step
 

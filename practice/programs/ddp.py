@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from practice.programs.failure_modes import fail_at_step
-from practice.programs.job_faults import step_seconds
+from practice.programs.fault_effects import fail_at_step
+from practice.programs.fault_settings import step_seconds
 from practice.programs.recordings import lines
 from practice.programs.steps import PauseStep, PrintLine, ProgramContext, Step, WaitForFact
 

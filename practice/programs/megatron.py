@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from practice.programs.checkpoints import FIRST_FACT, checkpoint_folder, finish_checkpoint, save_shards
-from practice.programs.failure_modes import fail_at_step, failing_steps
-from practice.programs.job_faults import fault_at, step_seconds
+from practice.programs.fault_effects import fail_at_step, failing_steps
+from practice.programs.fault_settings import fault_at, step_seconds
 from practice.programs.process_groups import model_parallel_sizes
 from practice.programs.steps import ExitStep, PauseStep, PrintLine, ProgramContext, Step, WaitForFact
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from practice.programs import computed_tables
+from practice.programs.fault_settings import JobFault, parse_faults, step_seconds, test_count
 from practice.programs.hangs import HUNG_FACT
-from practice.programs.job_faults import JobFault, parse_faults, step_seconds, test_count
 from practice.programs.recipes import worker_host_names
 from practice.programs.recordings import NCCL_FILE, NCCL_SOURCE, all_reduce_header, all_reduce_rows, lines
 from practice.programs.steps import ExitStep, PauseStep, PrintLine, ProgramContext, Step

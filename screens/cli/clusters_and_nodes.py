@@ -159,7 +159,7 @@ def _pool_json(status: PoolStatus) -> dict[str, Any]:
     return {
         **_pick_fields(pool, names),
         "how": status.provisioning,
-        "target": status.target,
+        "target": status.target_size,
         "ready": status.ready,
         "nodes": status.nodes,
         "autoscaling": limits,
@@ -216,7 +216,7 @@ async def run_resize(options: ResizeOptions) -> int:
 
 def _resize_question(options: ResizeOptions, status: PoolStatus, limits: tuple[int, int] | None) -> str:
     if limits is None:
-        now = status.target if status.target is not None else status.nodes
+        now = status.target_size if status.target_size is not None else status.nodes
         return f"Resize {options.pool} from {now} to {options.nodes} nodes?"
     if limits == (0, 0):
         return f"Turn autoscaling of {options.pool} off?"

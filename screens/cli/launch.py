@@ -27,7 +27,7 @@ from console.scheduling.launch_forecast import FORECAST_NOTE, NO_QUEUE, QUEUE_KI
 from console.scheduling.why import WAIT_KINDS, Category
 from console.scheduling.why_job import why_job
 from console.session import Session, load_catalog, read_priorities
-from practice.programs.job_faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
+from practice.programs.fault_settings import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens.cli.arguments import (
     EXIT_ALARM,
     EXIT_CODES,

@@ -56,7 +56,7 @@ async def open_session(
     with practice_cluster(options) as practice:
         kubeconfig = await asyncio.to_thread(practice.kubeconfig) if practice else None
         session = await Session.open(options.settings(kubeconfig), kinds=kinds, is_brief=is_brief, selectors=selectors)
-        MessageStyle.namespace = session.watch.namespace_option(session.namespace)
+        MessageStyle.namespace = session.watch.namespace_if_not_default(session.namespace)
         if session.watch.unverified:
             warn("The API server's certificate is not checked (insecure-skip-tls-verify): anybody could be it.")
         beside = [asyncio.create_task(_name_slow_plugin(session))]

@@ -37,7 +37,7 @@ async def run_buckets(options: BucketsOptions) -> int:
     async with google_of(options) as google:
         region = await google.storage.cluster_region()
         found = await google.storage.list_buckets(project_of(options.projects))
-    items = [{**asdict(each), "match": each.format_match(region)} for each in found]
+    items = [{**asdict(each), "match": each.describe_distance(region)} for each in found]
     report = {"kind": "buckets", "region": region, "items": items}
     places = [of_bucket(each, region) for each in found]
     return print_listing(options.json, report, STORAGE, places, "The project has no buckets.")

@@ -264,7 +264,7 @@ async def _read_state(
         progress = (await read_progress_of_jobs(session, [jobset])).get(jobset.uid)
         if progress is None and replaying:
             return f"it is {jobset.state}, and its log was not read up to now", None
-    line = JobLine(jobset, session.fleet, progress, watch.active, watch.late, followed=watch.has_step_cadence)
+    line = JobLine(jobset, session.fleet, progress, watch.active, watch.late_text, followed=watch.has_step_cadence)
     line = with_diagnoses(session, line)
     health, alarm = line.health, alarm_by_log(line)
     words = f"it is {health.state}{f': {health.words}' if health.words else ''}"

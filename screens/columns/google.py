@@ -94,7 +94,7 @@ NODE_POOLS: tuple[Column[PoolStatus], ...] = (
     Column("MACHINE", lambda row: row.pool.machine_type, least=8, most=24, drop=5, sort=True),
     Column(
         "READY",
-        lambda row: f"{row.ready}/{row.nodes if row.target is None else row.target}",
+        lambda row: f"{row.ready}/{row.nodes if row.target_size is None else row.target_size}",
         width=7,
         right=True,
         sort=lambda row: row.ready,
@@ -194,7 +194,7 @@ class StoragePlace:
 def of_bucket(bucket: Bucket, region: str) -> StoragePlace:
     from console.google.storage import bucket_values
 
-    match = bucket.format_match(region) if region else ""
+    match = bucket.describe_distance(region) if region else ""
     return StoragePlace(
         BUCKET,
         bucket.name,

@@ -43,9 +43,8 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
     watch, active = monitor.watch, monitor.watch.active
     saves = bool(active) and bool(session.jobs.has_checkpoint(jobset))
     followed = watch.has_step_cadence
-    return replace(
-        line, alarms=active, has_checkpoint=saves, late_message=watch.late, why_unknown=watch.unknown, followed=followed
-    )
+    late, why = watch.late_text, watch.why_unknown
+    return replace(line, alarms=active, has_checkpoint=saves, late_message=late, why_unknown=why, followed=followed)
 
 
 def with_diagnoses(session: Session, line: JobLine) -> JobLine:
@@ -81,7 +80,7 @@ def alarm_by_log(line: JobLine) -> Alarm | None:
         return Alarm(kind, words, progress.at, *line.jobset.key, held=line.jobset.gpus, began=began)
     if kind is None or progress is None or line.health.level is not HealthLevel.BAD or line.health.alarmed:
         return None
-    if line.jobset.finished or not (progress.stalled or progress.nan):
+    if line.jobset.finished or not (progress.is_stalled or progress.nan):
         return None
     words = f"{line.health.words} (by its log)"
     began = progress.where.nan_at if kind is AlarmKind.NAN else progress.moved
@@ -92,7 +91,7 @@ def alarm_by_log(line: JobLine) -> Alarm | None:
 def alarms_of_session(session: Session, fleet: Fleet, namespace: str = "") -> list[Alarm]:
     """The alarms of followed jobs and, in `namespace` (empty: all), those at the ends of logs, the latest first."""
     known = session.measures.progress_reader.known
-    ill = {uid for uid, found in known.items() if found.end or found.nan or found.stalled}
+    ill = {uid for uid, found in known.items() if found.end or found.nan or found.is_stalled}
     odd = [each for each in fleet.jobsets.values() if each.uid in ill and namespace in {"", each.namespace}]
     live = (live_line(session, each, fleet) for each in odd if not each.finished)
     by_log = [alarm for line in live if (alarm := alarm_by_log(line)) is not None]

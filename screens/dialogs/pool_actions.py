@@ -182,7 +182,7 @@ class PoolSizes(PoolsScreen):
         if facts is None:
             return
         name, zones = facts.pool.name, len(facts.pool.zones)
-        now = facts.target if facts.target is not None else facts.nodes
+        now = facts.target_size if facts.target_size is not None else facts.nodes
         each = now // max(1, zones)
         where = f" in each of its {zones} zones" if zones > 1 else ""
         text = await self.app.push_screen_wait(

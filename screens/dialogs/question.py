@@ -203,7 +203,7 @@ _GLYPHS = {"bad": "✗ ", "ok": "● ", "waits": "⚠ ", "dim": "◐ "}
 
 
 class WorkDialog(Question[None], metaclass=AbstractWidgetMeta):
-    """A dialog that does some work again and again until it is closed; Esc first stops the running work."""
+    """A dialog for work that a subclass runs as a worker of group "work" while `is_busy`; Esc stops it, then closes."""
 
     status = getters.query_one("#status", SentenceLine)
     is_busy = False

@@ -333,8 +333,8 @@ def pool_fact_spans(status: PoolStatus, snapshot: PoolsSnapshot) -> tuple[Span, 
     """State, sizes and settings of a pool as spans, the most urgent first."""
     pool = status.pool
     runs = [POOL_GLYPHS[status.state], Span(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
-    if status.target is not None:
-        runs.append(Span(f"{status.ready} of {count(status.target, 'wanted node')} ready   ", "text"))
+    if status.target_size is not None:
+        runs.append(Span(f"{status.ready} of {count(status.target_size, 'wanted node')} ready   ", "text"))
     rows = {format_operation(each, status.nodes) for each in status.operations}  # they stand below, with their bars
     sentences = [text for text in status.sentences if text not in rows and not status.failed]
     runs += [Span(f"{sentence(text)}   ", "bad" if status.state == "bad" else "waits") for text in sentences]

@@ -148,7 +148,7 @@ async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
 
 async def is_late(session: Session, space: Space) -> bool:
     monitor = session.jobs.find_monitor((space.name, "train"))
-    return bool(monitor and monitor.watch.late)
+    return bool(monitor and monitor.watch.late_text)
 
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")

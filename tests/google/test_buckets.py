@@ -33,7 +33,7 @@ async def test_buckets_by_the_cluster_come_first_and_say_how_they_lie() -> None:
         found = await session.google.storage.list_buckets()
         assert [each.name for each in found] == [BUCKET, "practice-datasets", FAR]
         region = await session.google.storage.cluster_region()
-        assert [each.format_match(region) for each in found] == [
+        assert [each.describe_distance(region) for each in found] == [
             "same region",
             "multi-region, includes it",
             "not in us-central1",

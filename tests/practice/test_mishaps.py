@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from practice.node.fake_binaries import faulty_gpu, write_activity, write_fake_binaries
-from practice.programs import job_faults as faults_module
+from practice.programs import fault_settings as faults_module
 from practice.programs.choose_program import RECIPES, choose_program
+from practice.programs.fault_settings import KINDS, TEST, TRAINING, impossible_faults, parse_faults, step_seconds
 from practice.programs.hangs import HOW, HUNG_FACT
-from practice.programs.job_faults import KINDS, TEST, TRAINING, impossible_faults, parse_faults, step_seconds
 from practice.programs.launcher_stages import SCRIPT, TRAINS
 from practice.programs.steps import ExitStep, PauseStep, PrintLine, ProgramContext, SharedFacts, WaitForFact
 from tests.practice.test_programs import place, printed

@@ -11,7 +11,7 @@ import pytest
 from console.metrics.nccl_history import mean_speedup
 from practice.programs import shell_commands
 from practice.programs.choose_program import RECIPES
-from practice.programs.job_faults import fault_at
+from practice.programs.fault_settings import fault_at
 from practice.programs.recordings import all_reduce_rows
 from practice.programs.steps import ExitStep, PauseStep, PrintLine, Program, ProgramContext, SharedFacts, WaitForFact
 from trainlog import A4_ALL_REDUCE, NcclResult, NcclTest, RowRating, judge_row, judge_test, parse_nccl

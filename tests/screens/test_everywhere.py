@@ -340,4 +340,4 @@ async def test_a_page_that_was_closed_is_freed_while_its_job_is_watched(tmp_path
                 "the page is freed",
                 lambda: gc.collect() >= 0 and not any(isinstance(each, JobScreen) for each in gc.get_objects()),
             )
-            assert any(job.is_opened for job in still.app.session.alarms.jobs.values())
+            assert any(job.has_started for job in still.app.session.alarms.jobs.values())

@@ -36,7 +36,7 @@ from console.scheduling.run_times import RunTime
 from console.scheduling.start_simulation import expected_starts
 from console.scheduling.start_windows import MIN_ROLLOUTS, start_windows, with_windows
 from practice.programs.choose_program import RECIPES
-from practice.programs.job_faults import KINDS
+from practice.programs.fault_settings import KINDS
 from practice.programs.steps import ExitStep, PauseStep, PrintLine, ProgramContext, SharedFacts
 from screens.cli.job_arguments import health_code
 from screens.cli.wait_and_alarms import _final_outcome, parse_conditions

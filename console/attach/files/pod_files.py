@@ -162,7 +162,7 @@ class PodFiles:
             spot = PathInfo(
                 absolute,
                 {"f": EntryKind.FILE, "d": EntryKind.FOLDER}.get(kind, EntryKind.OTHER if mode != "0" else None),
-                scripts.parse_size(size),
+                scripts.parse_byte_count(size),
                 scripts.parse_mode(mode),
                 scripts.parse_time(when),
                 free if free >= 0 else None,
@@ -236,7 +236,7 @@ class PodFiles:
     async def file_size(self, path: str) -> int:
         out, _ = await self._run(scripts.FILE_SIZE, path, task=f"inspect {path}", path=path, limit=QUICK_TIMEOUT)
         try:
-            return scripts.parse_size(out.decode().strip() or "0")
+            return scripts.parse_byte_count(out.decode().strip() or "0")
         except ValueError:
             raise Unreadable(f"The size of {path} in {self.label} cannot be read: {out[:80]!r}.") from None
 

@@ -185,8 +185,8 @@ _MAX_TIME = 1 << 33  # seconds since the epoch that this machine's file systems 
 _MAX_DIGITS = 20
 
 
-def parse_size(text: str) -> int:
-    """Parse a size in bytes; ValueError for other text."""
+def parse_byte_count(text: str) -> int:
+    """Parse a number of bytes, decimal digits only ("4096", no unit or sign); ValueError for other text."""
     if not (text.isascii() and text.isdecimal() and len(text) < _MAX_DIGITS):
         raise ValueError(text[:_MAX_DIGITS])
     return int(text)
@@ -216,7 +216,7 @@ def parse_tree(data: bytes) -> list[FileEntry]:
                 FileEntry(
                     path.removeprefix("./") if path != "." else "",
                     known,
-                    parse_size(size) if known is EntryKind.FILE else 0,
+                    parse_byte_count(size) if known is EntryKind.FILE else 0,
                     parse_mode(mode),
                     parse_time(when),
                     target.decode(errors="surrogateescape") if known is EntryKind.LINK else "",

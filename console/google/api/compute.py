@@ -155,9 +155,9 @@ _INSTANCE_GROUPS_URL = "https://www.googleapis.com"
 async def read_instance_groups(session: GoogleSession, urls: Iterable[str]) -> InstanceGroup:
     """The sum of the managed instance groups of one node pool, as one group."""
     with translate_errors("count the instances of the node pool"):
-        found = await asyncio.gather(*(asyncio.to_thread(_read_group, session, url) for url in urls))
+        migs = await asyncio.gather(*(asyncio.to_thread(_read_group, session, url) for url in urls))
     return InstanceGroup(
-        sum(each.target for each in found), sum(each.creating for each in found), sum(each.repairing for each in found)
+        sum(mig.target_size for mig in migs), sum(mig.creating for mig in migs), sum(mig.repairing for mig in migs)
     )
 
 

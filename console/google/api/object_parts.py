@@ -46,7 +46,7 @@ class Endpoint:
 
     @staticmethod
     def of(client: Any) -> Endpoint:
-        """The endpoint of a client of Google's library. Blocking."""
+        """The endpoint of a google.cloud.storage Client. Blocking: it may read this machine's client certificate."""
         from google.auth.transport.mtls import default_client_cert_source
 
         session = client._http

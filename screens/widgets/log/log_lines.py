@@ -321,7 +321,7 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
             head.append(Segment(stamp, style_of("dim")))
         if self._label_width:
             label = row.label[:MAX_LABEL] if is_first else ""
-            style = "waits" if row.is_minority else "accent"
+            style = "waits" if row.is_not_from_all else "accent"
             head.append(Segment(f"{label:>{self._label_width - 1}} ", style_of(style)))
         return head
 

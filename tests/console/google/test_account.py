@@ -139,8 +139,8 @@ async def test_pools_with_what_google_wants_and_the_cluster_has() -> None:
         reserved, spot = picture.find_pool("a4-highgpu-8g-a4-pool"), picture.find_pool("a4-spot")
         assert reserved is not None
         assert spot is not None
-        assert (reserved.target, reserved.ready, reserved.state) == (16, 16, "ok")
-        assert (spot.target, spot.limits) == (4, "2 to 8")
+        assert (reserved.target_size, reserved.ready, reserved.state) == (16, 16, "ok")
+        assert (spot.target_size, spot.limits) == (4, "2 to 8")
         assert picture.cluster.maintenance.startswith("Saturdays and Sundays, 02:00 to 08:00 UTC")
         assert picture.unread == ()
 
@@ -152,7 +152,7 @@ async def test_what_may_not_be_read_is_named_and_the_rest_is_shown() -> None:
         world.count_group = None
         picture = await session.google.node_pools.read_snapshot()
     assert set(dict(picture.unread)) == {"operations", "target sizes"}
-    assert [each.target for each in picture.pools] == [16, None, None, 3]
+    assert [each.target_size for each in picture.pools] == [16, None, None, 3]
 
 
 async def test_following_goes_on_over_a_look_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,7 +265,7 @@ def test_a_run_that_would_save_nothing_before_its_end_is_warned_of_with_an_inter
     ]  # fmt: skip
     assert saves[1].interval == 550
     assert 0.015 < saves[1].save / (saves[1].save + saves[1].interval * saves[1].step) <= 0.02
-    (told,) = (each for each in CATALOGUE.plan_notes(wanted, saves=saves) if warning in each)
+    (told,) = (each for each in CATALOGUE.plan_notes(wanted, earlier_saves=saves) if warning in each)
     assert told.endswith(" A save took 41 s in before: every 550 (33 min) it costs 2 % at most.")
 
 

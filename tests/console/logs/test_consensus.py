@@ -30,11 +30,11 @@ def test_equal_lines_are_one_and_who_is_missing_is_named() -> None:
     consensus.add([PodLine(3, 200.0, "RuntimeError: broken")])
     first, odd = consensus.lines
     assert first.ranks_text(128) == "127/128 (all but 41)"
-    assert first.is_minority(128)
+    assert first.is_not_from_all(128)
     assert odd.ranks_text(128) == "pod 3"
     consensus.add([PodLine(41, 250.0, "[rank41] step 1")])
     assert first.ranks_text(128) == "128/128"
-    assert not first.is_minority(128)
+    assert not first.is_not_from_all(128)
 
 
 def test_pods_whose_lines_of_that_time_were_not_read_do_not_count() -> None:
@@ -43,8 +43,8 @@ def test_pods_whose_lines_of_that_time_were_not_read_do_not_count() -> None:
     consensus.add(PodLine(rank, 5000.0, "iteration 9") for rank in range(8) if rank != 3)
     early, late = consensus.lines
     head = [Gap(7, 0.0, 2000.0)]
-    assert (early.ranks_text(8, head), early.is_minority(8, head)) == ("7/7 (7 not read)", False)
-    assert (late.ranks_text(8, head), late.is_minority(8, head)) == ("7/8 (all but 3)", True)
+    assert (early.ranks_text(8, head), early.is_not_from_all(8, head)) == ("7/7 (7 not read)", False)
+    assert (late.ranks_text(8, head), late.is_not_from_all(8, head)) == ("7/8 (all but 3)", True)
     assert late.ranks_text(8, [Gap(3, 4000.0, float("inf"))]) == "7/7 (3 not read)"
     assert early.ranks_text(8, [*head, Gap(0, 0.0, 2000.0)]) == "7/7 (7 not read)", "pod 0 printed it, so it was read"
     consensus.add([PodLine(2, 1000.5, "its own")])

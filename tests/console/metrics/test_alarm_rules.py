@@ -63,22 +63,22 @@ def test_what_cannot_have_come_is_not_missed_and_not_reported_once_it_comes(
     watched = watch(look, **limits)
     for now in range(20, int(later), 20):  # the connection brings nothing from the second second on
         assert watched.evaluate(now, replace(look, missing_seconds=now - 2.0)) == []
-        assert (watched.late, watched.verdict) == ("", "")
-    assert bool(watched.unknown) == (look is not KEPT)
+        assert (watched.late_text, watched.verdict) == ("", "")
+    assert bool(watched.why_unknown) == (look is not KEPT)
     if look is not KEPT:
-        assert "connection quiet since" in watched.unknown
+        assert "connection quiet since" in watched.why_unknown
         watched.feed_line(later, "goes on")
         assert watched.evaluate(later, replace(look, step=101, steps=101)) == []
-        assert watched.unknown == ""
+        assert watched.why_unknown == ""
 
 
 def test_what_was_late_before_the_connection_was_quiet_stays_so() -> None:
     watched = watch(WELL)
     watched.evaluate(40, WELL)
-    assert watched.late.startswith("no step for 40 s")
+    assert watched.late_text.startswith("no step for 40 s")
     watched.evaluate(400, replace(WELL, missing_seconds=350.0))
-    assert watched.late.startswith("no step for 50 s")
-    assert (watched.unknown, watched.active) == ("", ())
+    assert watched.late_text.startswith("no step for 50 s")
+    assert (watched.why_unknown, watched.active) == ("", ())
 
 
 def test_kept_pods_that_hold_idle_gpus_are_an_alarm_after_a_while() -> None:
@@ -107,7 +107,7 @@ def test_a_run_that_has_made_all_its_steps_is_not_late_for_another_one() -> None
     ends = replace(WELL, rhythm=None, pace=None, all_steps=True)
     watched = watch(ends, warm_up=600, silent=600)
     assert watched.evaluate(500, ends) == []
-    assert watched.late == ""
+    assert watched.late_text == ""
     (alarm,) = watched.evaluate(661, ends)
     assert alarm.words == "it has not ended 11 min after its last step, 100"
 
@@ -116,7 +116,7 @@ def test_a_row_that_does_not_come_is_late_and_then_an_alarm() -> None:
     rows = JobSample(running=True, step=4, steps=4, row_bytes=2**24, pace=0.02, rhythm=StepCadence(0.02))
     watched = watch(rows)
     watched.evaluate(31, rows)
-    assert watched.late == "no row for 31 s after that of 16 MiB, the next one takes about 20 ms"
+    assert watched.late_text == "no row for 31 s after that of 16 MiB, the next one takes about 20 ms"
     (alarm,) = watched.evaluate(61, rows)
     assert alarm.kind is AlarmKind.STALL
     assert alarm.words == "no row for 61 s after that of 16 MiB, the next one takes about 20 ms"
@@ -124,17 +124,17 @@ def test_a_row_that_does_not_come_is_late_and_then_an_alarm() -> None:
     assert watched.active == ()
     ended = replace(rows, step=None, steps=0, row_bytes=None, pace=None, rhythm=None)
     assert watched.evaluate(200, ended) == [], "the next test of the job may take its time to start"
-    assert watched.late == ""
+    assert watched.late_text == ""
 
 
 def test_a_step_is_late_before_that_is_an_alarm_and_in_time_with_the_next_one() -> None:
     watched = watch(WELL)
     assert watched.evaluate(20, WELL) == []
-    assert watched.late == ""
+    assert watched.late_text == ""
     assert watched.evaluate(21, WELL) == []
-    assert watched.late == "no step for 21 s after step 100, usually one takes 3 s"
+    assert watched.late_text == "no step for 21 s after step 100, usually one takes 3 s"
     watched.evaluate(22, replace(WELL, step=101, steps=101))
-    assert (watched.late, watched.active) == ("", ())
+    assert (watched.late_text, watched.active) == ("", ())
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_how_long_a_step_may_take(rhythm: StepCadence, late: int, alarm: int) ->
     watched.feed_line(0, "step 100")
     for moment in range(0, 2 * alarm, 2):
         found = watched.evaluate(moment, run)
-        assert bool(watched.late) == (moment > late), moment
+        assert bool(watched.late_text) == (moment > late), moment
         assert bool(found) == (alarm < moment <= alarm + 2), moment
 
 
@@ -203,14 +203,14 @@ def test_the_verdict_on_a_late_job_holds_until_its_next_step() -> None:
     watched.evaluate(91, replace(blamed, step=101, steps=101))
     assert watched.verdict == ""
     watched.evaluate(130, replace(WELL, step=101, steps=101, blamed="not inspected: ada launched it", blamed_at=125.0))
-    assert (watched.late != "", watched.verdict) == (True, "")
+    assert (watched.late_text != "", watched.verdict) == (True, "")
 
 
 def test_a_log_that_is_read_from_long_ago_tells_how_long_it_has_been_quiet() -> None:
     watched = AlarmWatch(("default", "job"), Thresholds(), 10_000.0)
     for moment, step in ((10_000, 40), (10_002, 80), (10_004, 100)):
         watched.evaluate(moment, replace(WELL, step=step, steps=step, step_at=9_000.0 + step))
-    assert watched.unproved, "it may yet show that it lives"
+    assert watched.is_unproved, "it may yet show that it lives"
     (alarm,) = watched.evaluate(10_011, replace(WELL, step_at=9_100.0))
     assert alarm.words.startswith("no step for 15 min")
 
@@ -438,7 +438,7 @@ def test_no_stall_is_reported_while_more_of_the_log_waits_to_be_read() -> None:
     watch.feed_line(10_000.5, "step 9", 5_000.0)
     assert (watch.is_reading_old_lines(10_000.6), watch.is_reading_old_lines(10_002.0)) == (True, False)
     assert watch.evaluate(10_002.0, replace(look, behind_log=True)) == []
-    assert watch.unproved
+    assert watch.is_unproved
     assert [alarm.kind for alarm in watch.evaluate(10_002.2, look)] == [AlarmKind.STALL]
 
 
@@ -461,7 +461,7 @@ def test_an_alarm_names_the_nodes_that_its_cause_is_on() -> None:
 
 
 def test_of_a_job_that_is_gone_nothing_is_advised_that_needs_it() -> None:
-    watched = cast("Any", SimpleNamespace(fleet=fleet_of(), namespace_option=lambda _: "", read_only=False))
+    watched = cast("Any", SimpleNamespace(fleet=fleet_of(), namespace_if_not_default=lambda _: "", read_only=False))
     gone = Alarm(AlarmKind.STALL, "no step", 1.0, "default", "my-hang", over=2.0, ended=JOB_STOPPED, held=16)
     assert format_alarm(gone, watched) == "no step. a4 history my-hang shows its run, if you launched it."
     assert "a4 hang my-hang" in format_alarm(structs.replace(gone, over=0.0, ended=""), watched)
@@ -472,9 +472,9 @@ def test_whoever_looks_for_three_seconds_leaves_a_late_step_to_the_log() -> None
     watch, rhythm = AlarmWatch(("default", "job"), Thresholds(), 10_000.0, settles=3.0), StepCadence(3.0, 3.0)
     for now in (10_000.0, 10_003.0):
         watch.evaluate(now, JobSample(True, step=4, steps=4, step_at=9_970.0, rhythm=rhythm, pace=3.0))
-    assert (watch.late, watch.has_step_cadence) == ("", False)
+    assert (watch.late_text, watch.has_step_cadence) == ("", False)
     watch.evaluate(10_010.0, JobSample(True, step=4, steps=4, step_at=9_970.0, rhythm=rhythm, pace=3.0))
-    assert watch.late
+    assert watch.late_text
 
 
 def test_a_log_that_takes_long_to_be_read_does_not_make_an_old_step_new() -> None:

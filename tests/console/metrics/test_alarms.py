@@ -387,7 +387,7 @@ async def test_a_job_that_is_late_is_inspected_before_that_is_an_alarm_and_once_
     patrol = await stalled(Cluster("a"), inspect, stall=2 * 86_400, silent=2 * 86_400)
     assert patrol.latest_alarms == []
     (job,) = patrol.jobs.values()
-    assert job.watch.late.startswith("no step for ")
+    assert job.watch.late_text.startswith("no step for ")
     await rounds(patrol)
     assert len(asked) == 1, "one look for each time that it is late"
     for name in ("_begun", "_reading_since", "step_at", "line_at"):
@@ -458,7 +458,7 @@ def test_alarms_of_another_namespace_are_not_those_of_the_one_that_is_watched() 
 async def test_of_opened_jobs_that_have_ended_the_latest_four_are_kept() -> None:
     service = Cluster("a").alarm_monitor()
     for at in range(5):
-        ended = SimpleNamespace(key=("default", f"e{at}"), is_opened=True, has_ended=at > 0, close=AsyncMock())
+        ended = SimpleNamespace(key=("default", f"e{at}"), has_started=True, has_ended=at > 0, close=AsyncMock())
         service.jobs[ended.key] = cast("Any", ended)
         ended.watch = SimpleNamespace(alarms=[])
     service.watch_job("default", "a")

@@ -147,7 +147,7 @@ async def test_every_page_says_since_when_the_loss_is_lost(session: FakeSession)
     reading.feed("".join(f"{line.text}\n" for line in lines).encode())
     where = find_run_position(reading.training[-1].steps)
     run = RunRecord(
-        "own-script", "llama", "default", step=where.step, loss=where.loss, loss_step=where.loss_step,
+        "own-script", "llama", "default", step=where.step, loss=where.loss, loss_step=where.valid_loss_step,
         nan=where.nan, nan_from=where.nan_from,
     )  # fmt: skip
     assert found.nan_words == where.nan_words == f"loss is {run.nan_words}"
@@ -172,7 +172,7 @@ async def test_the_lines_before_those_of_a_list_say_the_same_of_a_lost_loss_as_a
     _, (track,), _ = read_lines(lines)
     found = present(session.measures.progress_reader.progress_of(uid)).where
     assert found == track.position()
-    assert (found.nan_from, found.loss_step, found.nan_at) == (first, first - 1, 1000.0 + first)
+    assert (found.nan_from, found.valid_loss_step, found.nan_at) == (first, first - 1, 1000.0 + first)
 
 
 async def test_a_list_that_saw_the_last_good_step_goes_on_to_say_it(session: FakeSession) -> None:

@@ -87,20 +87,20 @@ def test_the_next_row_of_a_test_is_late_by_how_long_the_last_one_took() -> None:
     def seen(at: float) -> JobProgress:
         return present(progress_of_measures(measures, at, 250.0))
 
-    assert seen(1_100.0).late == ""
-    assert seen(1_101.0).late == "no row for 101 s after that of 1,024 MiB, the next one takes about 10 s"
-    assert not seen(1_200.0).stalled
-    assert seen(1_301.0).stalled
+    assert seen(1_100.0).late_text == ""
+    assert seen(1_101.0).late_text == "no row for 101 s after that of 1,024 MiB, the next one takes about 10 s"
+    assert not seen(1_200.0).is_stalled
+    assert seen(1_301.0).is_stalled
     quick = structs.replace(test, rows=run(300.0, 400.0, average=None).rows)
     measures.tests = (MeasuredTest(quick, at=1_000.0),)
-    assert seen(1_020.0).late == ""
-    assert seen(1_021.0).late == "no row for 21 s after that of 2 MiB, the next one takes about 0.1 ms"
-    assert seen(1_061.0).stalled
+    assert seen(1_020.0).late_text == ""
+    assert seen(1_021.0).late_text == "no row for 21 s after that of 2 MiB, the next one takes about 0.1 ms"
+    assert seen(1_061.0).is_stalled
     look = sample_job(None, fleet_of(), measures, {}, (), 250.0)
     assert (look.step, look.steps, look.row_bytes, look.step_at) == (2, 2, 2**21, 1_000.0)
     measures.tests = (MeasuredTest(structs.replace(quick, finished=True), at=1_000.0),)
     assert sample_job(None, fleet_of(), measures, {}, (), 250.0).step is None
-    assert seen(9_000.0).late == ""
+    assert seen(9_000.0).late_text == ""
 
 
 def test_the_trend_is_the_means_of_eight_parts() -> None:

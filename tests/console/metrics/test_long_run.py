@@ -95,7 +95,7 @@ def test_where_the_loss_was_lost_is_known_however_long_ago_that_was() -> None:
         if number % 1000 == 0:
             run.sync(float(number), [float(number - 999 + at) for at in range(1000)])
     found = run.position()
-    assert (found.nan_from, found.loss_step, found.nan_at) == (1000, 999, 1000.0)
+    assert (found.nan_from, found.valid_loss_step, found.nan_at) == (1000, 999, 1000.0)
 
 
 def megatron(number: int) -> str:

@@ -114,10 +114,10 @@ def test_a_start_ends_with_the_first_step_of_any_pod_and_counts_only_where_one_i
 def test_a_phase_is_late_by_the_longest_of_earlier_runs(longest: float, now: float, late: str, stalled: bool) -> None:
     measures = measures_of(TRAIN, earlier={"stage 12 train": longest})
     progress = present(progress_of_measures(measures, now, 250.0))
-    assert (progress.late, progress.stalled, progress.eta) == (late, stalled, None)
+    assert (progress.late_text, progress.is_stalled, progress.eta) == (late, stalled, None)
     watch = AlarmWatch(("default", "job"), Thresholds(), now)
     watch.evaluate(now, JobSample(running=True, start=measures.start))
-    assert watch.late == late
+    assert watch.late_text == late
     assert [(each.kind, each.words, each.began) for each in watch.active] == (
         [(AlarmKind.STALL, late, 80.0)] if stalled else []
     )
@@ -143,9 +143,9 @@ def test_the_state_of_a_job_that_is_late_before_its_first_step(quiet: float, sta
 def test_what_prints_lines_is_late_but_has_not_stalled() -> None:
     lines = (*DOWNLOAD[:1], *((float(at), "still at it") for at in range(20, 2000, 20)))
     start = present(measures_of(lines, earlier={"stage 9 download": 240.0}).start)
-    assert start.late(2000.0)
-    assert not start.stalled(2000.0, Thresholds())
-    assert start.stalled(2300.0, Thresholds())
+    assert start.late_text(2000.0)
+    assert not start.is_stalled(2000.0, Thresholds())
+    assert start.is_stalled(2300.0, Thresholds())
 
 
 def test_pods_that_wait_for_their_image_are_in_its_pull() -> None:

@@ -353,9 +353,9 @@ def test_the_next_of_a_few_steps_is_late_by_the_longest_of_them(
 
 def test_a_loss_stands_with_its_own_step() -> None:
     well, bad = track(steps(19)), track(steps(97, nan_from=20))
-    assert (well.position().step, well.position().loss_step, well.position().nan_words) == (19, 19, "")
+    assert (well.position().step, well.position().valid_loss_step, well.position().nan_words) == (19, 19, "")
     where = bad.position()
-    assert (where.step, where.loss_step, where.loss, where.nan_from) == (97, 19, well.position().loss, 20)
+    assert (where.step, where.valid_loss_step, where.loss, where.nan_from) == (97, 19, well.position().loss, 20)
     assert where.nan_words == f"loss is NaN since step 20 (last good {where.loss:.4g} at 19)"
     assert bad.list_events()[-1].words == "loss is NaN at 20"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -56,11 +56,13 @@ class Toleration(Struct, frozen=True):
         return self.operator == "Exists" or (bool(self.key) and self.value == value)
 
 
-def first_untolerated_taint(taints: Iterable[str], tolerations: Iterable[Toleration], *, lasting: bool = False) -> str:
-    """The first taint not tolerated, "" if none; `lasting` ignores taints of the node's present condition."""
-    known = tuple(tolerations)
+def first_untolerated_taint(
+    taints: Iterable[str], tolerations: Sequence[Toleration], *, ignore_condition_taints: bool = False
+) -> str:
+    """The first NoSchedule or NoExecute taint ("key=value:effect") that no toleration covers; "" if there is none."""
     for taint in taints:
-        keeps = taint.rpartition(":")[2] in _REPELLING and not (lasting and taint.startswith(_CONDITION_PREFIX))
-        if keeps and not any(each.tolerates(taint) for each in known):
+        if ignore_condition_taints and taint.startswith(_CONDITION_PREFIX):
+            continue
+        if taint.rpartition(":")[2] in _REPELLING and not any(each.tolerates(taint) for each in tolerations):
             return taint
     return ""

@@ -137,7 +137,7 @@ COMMANDS = "|".join(  # options of commands, in lower case
 
 
 def is_confidential(name: str, value: object = None) -> bool:
-    """Whether the variable's name suggests a secret, so that its value is neither shown nor stored."""
+    """Whether a variable's name suggests a secret; False for a harmless `value` (number, true, path); None: unknown."""
     words = [word.upper() for word in _NAME_WORD.findall(name)]
     if _HARMLESS_NAMES.intersection(words) or not any(word in _SECRET_NAMES or word.endswith(_ENDS) for word in words):
         return False

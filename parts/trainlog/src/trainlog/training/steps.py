@@ -49,7 +49,7 @@ class RunPosition(NamedTuple):
 
     step: int | None = None
     loss: float | None = None
-    loss_step: int | None = None
+    valid_loss_step: int | None = None  # the step of `loss`, the last valid one; None: none was read
     nan: bool = False  # whether the last step is an alarm
     nan_from: int | None = None  # the first of the last NaN steps in a row; None too if it is before what was read
     nan_by: int | None = None  # the first step read, where that was an alarm already: the row began there or earlier
@@ -66,11 +66,11 @@ class RunPosition(NamedTuple):
         if not self.nan or self.nan_from is not None:
             return self
         if not earlier.nan:
-            return self._replace(loss=earlier.loss, loss_step=earlier.loss_step)
+            return self._replace(loss=earlier.loss, valid_loss_step=earlier.valid_loss_step)
         if earlier.nan_from is not None and self.step is not None and self.step < earlier.nan_from:
             return self  # it went back to a checkpoint since
-        known = earlier if earlier.loss is not None else earlier._replace(loss=self.loss, loss_step=self.loss_step)
-        return known._replace(step=self.step)
+        known = earlier._replace(step=self.step)
+        return known if known.loss is not None else known._replace(loss=self.loss, valid_loss_step=self.valid_loss_step)
 
 
 def find_nan_since(where: RunPosition) -> str:
@@ -83,7 +83,7 @@ def find_nan_since(where: RunPosition) -> str:
         since = f"at step {where.step:,}, not known since when" if where.step is not None else "not known since when"
     if where.loss is None:
         return since
-    at = f" at {where.loss_step:,}" if where.loss_step is not None else ""
+    at = f" at {where.valid_loss_step:,}" if where.valid_loss_step is not None else ""
     return f"{since} (last good {where.loss:.4g}{at})"
 
 
@@ -102,7 +102,7 @@ def find_run_position(steps: Sequence[Step], times: Sequence[float] = ()) -> Run
     return RunPosition(
         step=steps[-1].step if steps else None,
         loss=good.loss if good else None,
-        loss_step=good.step if good else None,
+        valid_loss_step=good.step if good else None,
         nan=first_bad is not None,
         nan_from=first_bad.step if first_bad is not None and seen else None,
         nan_by=first_bad.step if first_bad is not None and not seen else None,

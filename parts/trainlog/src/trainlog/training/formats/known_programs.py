@@ -382,8 +382,6 @@ _SAVED_LINES = (
     lazy_pattern(r"(?i)\bcheckpoint\b.{0,80}\bsaved (?:at|for|from) (?:global_)?step[ :=]{1,3}(\d{1,12})\b"),
 )
 _SAVED_SOMEWHERE = lazy_pattern(r"(?i)finished saving the checkpoint|saved checkpoint (?:to|in) ")
-
-
 _SAVED_PLACE = lazy_pattern(r"(?i)\b(?:to|in) ((?:gs://|/|[\w.-]{1,255}/)[^\s'\"]{1,400})")
 
 

@@ -75,7 +75,7 @@ class JobFault:
 
 def parse_faults(context: ProgramContext) -> tuple[JobFault, ...]:
     """Return the faults of this attempt of the job in all its pods, without invalid ones and hangs it cannot have."""
-    read = (_FAULT.fullmatch(text) for text in _split_faults(_requested_faults(context)))
+    read = (_FAULT.fullmatch(text) for text in _split_fault_list(_fault_list_text(context)))
     groups, recipe = process_groups(context), context.env.get("A4_RECIPE", "")
     return tuple(
         JobFault(found["kind"], int(found["step"]), int(found["pod"]) if found["pod"] else None, found["how"] or "")
@@ -102,7 +102,7 @@ class SlowRank(NamedTuple):
 
 def slow_rank(context: ProgramContext) -> SlowRank | None:
     """Return the rank for which all others wait in this attempt of the job; None if they wait for none."""
-    read = (_SLOW_RANK.fullmatch(text) for text in _split_faults(_requested_faults(context)))
+    read = (_SLOW_RANK.fullmatch(text) for text in _split_fault_list(_fault_list_text(context)))
     found = next((each for each in read if each is not None and each["attempt"] in (None, _attempt_id(context))), None)
     return SlowRank(int(found["rank"]), int(found["percent"]) / 100, found["cause"] or "host") if found else None
 
@@ -128,13 +128,13 @@ def impossible_faults(
     and context parallelism. None: not known.
     """
     groups = None if sizes is None else ProcessGroups(*sizes)
-    return [why for each in _split_faults(text) if (why := _why_impossible(each, program, steps, pods, groups))]
+    return [why for each in _split_fault_list(text) if (why := _why_impossible(each, program, steps, pods, groups))]
 
 
 def impossible_faults_of(context: ProgramContext, work: str, steps: int | None) -> list[str]:
     """Return why faults in a pod's environment will never happen, a sentence each; `steps` None: not known."""
     return impossible_faults(
-        _requested_faults(context), work, steps=steps, pods=context.nodes, sizes=process_groups(context)
+        _fault_list_text(context), work, steps=steps, pods=context.nodes, sizes=process_groups(context)
     )
 
 
@@ -184,11 +184,11 @@ def _why_slow_rank_impossible(text: str, program: str, pods: int) -> str:
     return ""
 
 
-def _requested_faults(context: ProgramContext) -> str:
+def _fault_list_text(context: ProgramContext) -> str:
     return context.notes.get(FAULT) or context.env.get(FAULT_VARIABLE, "")
 
 
-def _split_faults(text: str) -> list[str]:
+def _split_fault_list(text: str) -> list[str]:
     return [each for each in (part.strip() for part in text.split(",")) if each]
 
 

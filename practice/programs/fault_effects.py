@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from practice.programs.fault_settings import parse_faults
 from practice.programs.hangs import ADDRESSES_FACT, DATA, HOW_FACT, HUNG_FACT
-from practice.programs.job_faults import parse_faults
 from practice.programs.stacks import stack_frames
 from practice.programs.steps import ExitStep, PauseStep, PrintLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from practice.programs.job_faults import JobFault
+    from practice.programs.fault_settings import JobFault
     from practice.programs.steps import ProgramContext, Step
 
 SICK_FACT = "a GPU has a fault: pod"
