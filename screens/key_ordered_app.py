@@ -181,9 +181,9 @@ class ParsedStyles(Stylesheet):
             yield
 
 
-def collect_between_keys(app: KeyOrderedApp, number: int) -> None:
-    """Collect garbage in timer call `number`; without a recent key only in each GC_EVERY_AT_REST-th call."""
-    if app.seconds_since_key < GC_SECONDS or number % GC_EVERY_AT_REST == 0:
+def collect_between_keys(app: KeyOrderedApp, call_number: int) -> None:
+    """Collect garbage in timer call `call_number`; without a recent key only in each GC_EVERY_AT_REST-th call."""
+    if app.seconds_since_key < GC_SECONDS or call_number % GC_EVERY_AT_REST == 0:
         app.draw_between_keys("garbage", app.collect_garbage)
 
 

@@ -435,7 +435,7 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
 
     def _show_filter(self, table: ResourceTable[Any]) -> AwaitMount:
         self.query(FilterLine).remove()
-        table.expect_filter()
+        table.prepare_search_texts()
         return self.mount(FilterLine(table))
 
     def on_input_changed(self, event: Input.Changed) -> None:

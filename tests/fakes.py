@@ -120,7 +120,7 @@ class FakeAlarms:
         active = tuple(each for each in self.latest_alarms if (each.namespace, each.job) == key and each.is_active)
         late, verdict = self.late_steps.get(key, ""), self.verdicts.get(key, "")
         watch = SimpleNamespace(
-            active=active, late=late, unknown="", verdict=verdict, has_step_cadence=key in self.late_steps
+            active=active, late_text=late, why_unknown="", verdict=verdict, has_step_cadence=key in self.late_steps
         )
         return SimpleNamespace(watch=watch)
 

@@ -27,7 +27,7 @@ class Bucket:
         return bool(region) and (self.location == region or region.startswith(f"{self.location}-"))
 
     def describe_distance(self, region: str) -> str:
-        """Distance in words ("same region", "dual-region, includes it", "not in REGION"); for "" its location type."""
+        """The distance to `region`: "same region", "dual-region, includes it", "not in X"; for "" the location type."""
         if self.is_near(region) and self.location_type == "region":
             return "same region"
         if self.is_near(region):

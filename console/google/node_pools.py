@@ -233,12 +233,12 @@ def format_operation_kind(kind: str) -> str:
     return kind.replace("_", " ").capitalize()
 
 
-def _format_nodes(number: int) -> str:
-    return f"{number} node" if number == 1 else f"{number} nodes"
+def _format_nodes(count: int) -> str:
+    return f"{count} node" if count == 1 else f"{count} nodes"
 
 
-def _is_or_are(number: int) -> str:
-    return "is" if number == 1 else "are"
+def _is_or_are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def merge_google_pools(found: Iterable[Pool], snapshot: PoolsSnapshot | None) -> tuple[Pool, ...]:

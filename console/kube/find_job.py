@@ -51,14 +51,14 @@ def format_other_namespaces(namespaces: Sequence[str]) -> str:
     return f"A job of that name is in {noun} {', '.join(namespaces)}: add -n {namespaces[0]}."
 
 
-def require_listed(fleet: Fleet, kind: str, action: str) -> None:
-    """Raise NotAllowed, NotFound or Unreachable, begun with `action`, if this kind (plural) cannot be listed."""
-    link = fleet.links.get(kind)
+def require_listed(fleet: Fleet, plural: str, action: str) -> None:
+    """Raise NotAllowed, NotFound or Unreachable, begun with `action`, if this kind cannot be listed."""
+    link = fleet.links.get(plural)
     if link is None:
         return
     if link.state is WatchState.FORBIDDEN:
         raise NotAllowed(f"{action} is not known: {link.why}", link.hint, status=403)
-    if link.state is WatchState.STALE and not getattr(fleet, kind):
+    if link.state is WatchState.STALE and not getattr(fleet, plural):
         raise Unreachable(f"{action} is not known: {link.why}", link.hint)
     if link.state is WatchState.ABSENT:
         raise NotFound(link.why, link.hint, status=404)

@@ -287,10 +287,10 @@ class Store:
 
     def reset(self, kinds: Iterable[str]) -> None:
         now = self._clock()
-        self._objects: dict[str, dict[Key, Any]] = {kind: {} for kind in kinds}
-        self._unparsable: dict[str, dict[Key, str]] = {kind: {} for kind in self._objects}
+        self._objects: dict[str, dict[Key, Any]] = {plural: {} for plural in kinds}
+        self._unparsable: dict[str, dict[Key, str]] = {plural: {} for plural in self._objects}
         self._notes: dict[str, str] = {}
-        self._links = {kind: WatchStatus(kind, since=now) for kind in self._objects}
+        self._links = {plural: WatchStatus(plural, since=now) for plural in self._objects}
         self.errors: dict[str, ConsoleError] = {}  # by kind, what its watch was last lost by
         self.in_one_namespace: set[str] = set()  # kinds that may not be listed in all
         self._snapshot_objects: dict[str, dict[Key, Any]] = {}
@@ -301,71 +301,71 @@ class Store:
         self._list_progress: dict[str, tuple[int, float]] = {}  # lists under way: length when shown, and time
         self._wake_subscribers()
 
-    def _wake_subscribers(self, kind: str = "") -> None:
-        """Mark the snapshot (of `kind`, if given) as outdated, and wake all tasks that wait for changes."""
-        if kind:
-            self._snapshot_objects.pop(kind, None)
+    def _wake_subscribers(self, plural: str = "") -> None:
+        """Mark the snapshot (of `plural`, if given) as outdated, and wake all tasks that wait for changes."""
+        if plural:
+            self._snapshot_objects.pop(plural, None)
         self._fleet = None
         for event in self._subscribers:
             event.set()
 
-    def set_version(self, kind: str, version: str, one_namespace_note: str = "") -> None:
+    def set_version(self, plural: str, version: str, one_namespace_note: str = "") -> None:
         """Record the API version of a kind; `one_namespace_note`: empty unless only one namespace may be listed."""
-        (self.in_one_namespace.add if one_namespace_note else self.in_one_namespace.discard)(kind)
-        self._notes[kind] = one_namespace_note
-        self._links[kind] = replace(self._links[kind], version=version)
+        (self.in_one_namespace.add if one_namespace_note else self.in_one_namespace.discard)(plural)
+        self._notes[plural] = one_namespace_note
+        self._links[plural] = replace(self._links[plural], version=version)
         self._wake_subscribers()
 
-    def add(self, kind: str, objects: Mapping[Key, Any]) -> None:
+    def add(self, plural: str, objects: Mapping[Key, Any]) -> None:
         """Add objects of a list that is still being paged; the state of the watch does not change."""
-        self._objects[kind].update(objects)
-        self._pod_changes = None if kind == "pods" else self._pod_changes
-        self._drop_old_events(kind)
-        self._links[kind] = replace(self._links[kind], last_seen=self._clock(), received_at=time.monotonic())
-        self._snapshot_objects.pop(kind, None)
-        count, now = len(self._objects[kind]), time.monotonic()
-        shown, at = self._list_progress.get(kind, (0, 0.0))
+        self._objects[plural].update(objects)
+        self._pod_changes = None if plural == "pods" else self._pod_changes
+        self._drop_old_events(plural)
+        self._links[plural] = replace(self._links[plural], last_seen=self._clock(), received_at=time.monotonic())
+        self._snapshot_objects.pop(plural, None)
+        count, now = len(self._objects[plural]), time.monotonic()
+        shown, at = self._list_progress.get(plural, (0, 0.0))
         if count > REDRAW_GROWTH * shown or now > at + MAX_REDRAW_PAUSE:
-            self._list_progress[kind] = count, now
+            self._list_progress[plural] = count, now
             self._wake_subscribers()
 
-    def replace(self, kind: str, objects: Mapping[Key, Any], unparsable: Mapping[Key, str]) -> None:
+    def replace(self, plural: str, objects: Mapping[Key, Any], unparsable: Mapping[Key, str]) -> None:
         """Replace all objects of a kind; one that cannot be parsed keeps its last known version."""
-        before = self._objects[kind]
+        before = self._objects[plural]
         kept = {key: before[key] for key in unparsable if key in before}
-        self._objects[kind] = {**objects, **kept}
-        self._pod_changes = None if kind == "pods" else self._pod_changes
-        self._drop_old_events(kind)
-        self._unparsable[kind] = dict(unparsable)
-        self._on_change(kind)
+        self._objects[plural] = {**objects, **kept}
+        self._pod_changes = None if plural == "pods" else self._pod_changes
+        self._drop_old_events(plural)
+        self._unparsable[plural] = dict(unparsable)
+        self._on_change(plural)
 
-    def set_object(self, kind: str, key: Key, thing: Any) -> None:
-        if kind == "pods":
-            self._note_pod(self._objects[kind].get(key), thing)
-        self._objects[kind][key] = thing
-        self._drop_old_events(kind)
-        self._unparsable[kind].pop(key, None)
-        self._on_change(kind)
+    def set_object(self, plural: str, key: Key, thing: Any) -> None:
+        if plural == "pods":
+            self._note_pod(self._objects[plural].get(key), thing)
+        self._objects[plural][key] = thing
+        self._drop_old_events(plural)
+        self._unparsable[plural].pop(key, None)
+        self._on_change(plural)
 
-    def _drop_old_events(self, kind: str) -> None:
+    def _drop_old_events(self, plural: str) -> None:
         """Drop the oldest tenth of the events once there are too many."""
-        objects = self._objects[kind]
-        if kind == "events" and len(objects) > MAX_EVENTS:
+        objects = self._objects[plural]
+        if plural == "events" and len(objects) > MAX_EVENTS:
             by_age = sorted(objects.items(), key=lambda each: each[1].last)
-            self._objects[kind] = dict(by_age[-(MAX_EVENTS * 9 // 10) :])
-            self._notes[kind] = f"only the latest {MAX_EVENTS:,} of more events are kept"
+            self._objects[plural] = dict(by_age[-(MAX_EVENTS * 9 // 10) :])
+            self._notes[plural] = f"only the latest {MAX_EVENTS:,} of more events are kept"
 
-    def mark_unparsable(self, kind: str, key: Key, why: str) -> None:
+    def mark_unparsable(self, plural: str, key: Key, why: str) -> None:
         """Record that an object cannot be parsed: it keeps its last known version, and the watch status names it."""
-        self._unparsable[kind][key] = why
-        self.mark_alive(kind)
+        self._unparsable[plural][key] = why
+        self.mark_alive(plural)
 
-    def remove(self, kind: str, key: Key) -> None:
-        gone = self._objects[kind].pop(key, None)
-        if kind == "pods" and gone is not None:
+    def remove(self, plural: str, key: Key) -> None:
+        gone = self._objects[plural].pop(key, None)
+        if plural == "pods" and gone is not None:
             self._note_pod(gone, None)
-        self._unparsable[kind].pop(key, None)
-        self._on_change(kind)
+        self._unparsable[plural].pop(key, None)
+        self._on_change(plural)
 
     def _note_pod(self, old_pod: Pod | None, new_pod: Pod | None) -> None:
         if self._pod_changes is not None and len(self._pod_changes) < MAX_POD_CHANGES:
@@ -373,39 +373,39 @@ class Store:
         else:
             self._pod_changes = None
 
-    def mark_lost(self, kind: str, state: WatchState, error: ConsoleError) -> None:
+    def mark_lost(self, plural: str, state: WatchState, error: ConsoleError) -> None:
         """Record that a watch broke or was refused; its objects stay unless the kind is not offered or forbidden."""
-        link, now = self._links[kind], self._clock()
+        link, now = self._links[plural], self._clock()
         since = link.since if link.state is state else now
-        self.errors[kind] = error.with_traceback(None)  # its frames hold what was read, 32 MiB perhaps
+        self.errors[plural] = error.with_traceback(None)  # its frames hold what was read, 32 MiB perhaps
         hint = _RETRIES_AUTOMATICALLY if error.hint == TRY_AGAIN else error.hint
-        self._links[kind] = replace(link, state=state, since=since, why=error.message, hint=hint)
+        self._links[plural] = replace(link, state=state, since=since, why=error.message, hint=hint)
         if state in {WatchState.ABSENT, WatchState.FORBIDDEN}:
-            self._objects[kind] = {}
-            self._pod_changes = None if kind == "pods" else self._pod_changes
-            self._wake_subscribers(kind)
+            self._objects[plural] = {}
+            self._pod_changes = None if plural == "pods" else self._pod_changes
+            self._wake_subscribers(plural)
         self._wake_subscribers()
 
-    def mark_alive(self, kind: str) -> None:
-        link, now = self._links[kind], self._clock()
+    def mark_alive(self, plural: str) -> None:
+        link, now = self._links[plural], self._clock()
         since = link.since if link.state is WatchState.LIVE else now
-        self._links[kind] = replace(
+        self._links[plural] = replace(
             link,
             state=WatchState.LIVE,
             since=since,
             last_seen=now,
             received_at=time.monotonic(),
-            why=self._describe_missing(kind),
+            why=self._describe_missing(plural),
             hint="",
         )
         self._wake_subscribers()
 
-    def _on_change(self, kind: str) -> None:
-        self._snapshot_objects.pop(kind, None)
-        self.mark_alive(kind)
+    def _on_change(self, plural: str) -> None:
+        self._snapshot_objects.pop(plural, None)
+        self.mark_alive(plural)
 
-    def _describe_missing(self, kind: str) -> str:
-        odd, note = self._unparsable[kind], self._notes.get(kind, "")
+    def _describe_missing(self, plural: str) -> str:
+        odd, note = self._unparsable[plural], self._notes.get(plural, "")
         if not odd:
             return note
         (namespace, name), why = next(iter(odd.items()))
@@ -413,20 +413,20 @@ class Store:
         many = f"{len(odd)} of them cannot be read, the first {first}: {why}"
         return f"{note}; {many}" if note else many
 
-    def link(self, kind: str) -> WatchStatus:
-        return self._links[kind]
+    def link(self, plural: str) -> WatchStatus:
+        return self._links[plural]
 
-    def object_count(self, kind: str) -> int:
-        return len(self._objects[kind])
+    def object_count(self, plural: str) -> int:
+        return len(self._objects[plural])
 
     @property
     def fleet(self) -> Fleet:
         """The current snapshot; the same object until something changes."""
         if self._fleet is None:
-            for kind, objects in self._objects.items():
-                if kind not in self._snapshot_objects:
-                    self._snapshot_objects[kind] = objects.copy()
-            fields = {FLEET_FIELDS[kind]: objects for kind, objects in self._snapshot_objects.items()}
+            for plural, objects in self._objects.items():
+                if plural not in self._snapshot_objects:
+                    self._snapshot_objects[plural] = objects.copy()
+            fields = {FLEET_FIELDS[plural]: objects for plural, objects in self._snapshot_objects.items()}
             self._fleet = Fleet(at=self._clock(), links=self._links.copy(), kueue_version=self.kueue_version, **fields)
             self._carry_over_cached(self._last_fleet, self._fleet)
             self._last_fleet, self._pod_changes = self._fleet, []

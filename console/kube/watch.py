@@ -412,24 +412,24 @@ async def store_kind(
                 await goes_on.wait()
 
 
-def _store_change(store: Store, kind: str, change: Change | Served) -> None:
+def _store_change(store: Store, plural: str, change: Change | Served) -> None:
     match change:
         case Changed(key, thing):
-            store.set_object(kind, key, thing)
+            store.set_object(plural, key, thing)
         case Removed(key):
-            store.remove(kind, key)
+            store.remove(plural, key)
         case Heartbeat():
-            store.mark_alive(kind)
+            store.mark_alive(plural)
         case FirstListPage(objects):
-            store.add(kind, objects)
+            store.add(plural, objects)
         case Listed(objects, unparsable):
-            store.replace(kind, objects, unparsable)
+            store.replace(plural, objects, unparsable)
         case ObjectUnparsable(key, why):
-            store.mark_unparsable(kind, key, why)
+            store.mark_unparsable(plural, key, why)
         case Served(version, note):
-            store.set_version(kind, version, note)
+            store.set_version(plural, version, note)
         case Disconnected(error, state):
-            store.mark_lost(kind, state, error)
+            store.mark_lost(plural, state, error)
 
 
 def _watch_state_of(error: ConsoleError) -> WatchState:

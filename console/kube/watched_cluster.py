@@ -114,11 +114,11 @@ class WatchedCluster:
         for name, work in self.beside.items():
             self._start_task(name, work())
 
-    async def set_selector(self, kind: str, query: Selection) -> None:
+    async def set_selector(self, plural: str, query: Selection) -> None:
         """Set the selector that a kind still waits for, and start its list."""
-        self._selectors[kind] = query
-        self._start_task(kind, self._watch_kind(kind))
-        await self.wait_until_listed(kind)
+        self._selectors[plural] = query
+        self._start_task(plural, self._watch_kind(plural))
+        await self.wait_until_listed(plural)
 
     async def _disconnect(self) -> None:
         tasks, self._tasks = list(self._tasks.values()), {}
@@ -221,14 +221,14 @@ class WatchedCluster:
         """The owner's name for display: "you" for this person, else the name."""
         return OWN_NAME if owner and owner == short_name(self._own_name) else owner
 
-    def _watch_kind(self, kind: str) -> Coroutine[None, None, None]:
+    def _watch_kind(self, plural: str) -> Coroutine[None, None, None]:
         from console.kube.watch import store_kind
 
-        connection, query = self.current_connection, self._selectors.get(kind)
-        return store_kind(self._store, connection, kind, self.namespace, query, self.follow_event)
+        connection, query = self.current_connection, self._selectors.get(plural)
+        return store_kind(self._store, connection, plural, self.namespace, query, self.follow_event)
 
-    def is_watched(self, kind: str, namespace: str) -> bool:
-        return kind in self._kinds and (kind not in self._store.in_one_namespace or namespace == self.namespace)
+    def is_watched(self, plural: str, namespace: str) -> bool:
+        return plural in self._kinds and (plural not in self._store.in_one_namespace or namespace == self.namespace)
 
     def contexts(self) -> tuple[ContextName, ...]:
         return self.kubeconfig.context_names(self.context)

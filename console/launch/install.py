@@ -251,7 +251,7 @@ class ChartCatalog:
     def plan_notes(
         self, plan: LaunchPlan, *, for_practice: bool = False, earlier_saves: Sequence[MeasuredSaves] = ()
     ) -> tuple[str, ...]:
-        """Sentences on what a plan leads to, () if invalid; `for_practice`: also on faults that cannot occur."""
+        """Sentences on a plan's effects, () if invalid; `for_practice`: also on practice faults that cannot occur."""
         if self.plan_problems(plan):
             return ()
         paths, values = self._recipe_form(plan.recipe).paths, self.values(plan)

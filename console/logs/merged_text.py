@@ -277,7 +277,7 @@ class CommonLine:
         return f"{text} ({'; '.join(notes)})" if notes else text
 
     def is_not_from_all(self, rank_count: int, gaps: Iterable[Gap] = ()) -> bool:
-        """Whether fewer pods printed it than were read: of `rank_count`, less those with one of `gaps` at its time."""
+        """Whether fewer pods printed the line than were read: `rank_count`, less those with one of `gaps` then."""
         return rank_count > 1 and len(self.ranks) != rank_count - len(self.ranks_unread(gaps))
 
     def ranks_unread(self, gaps: Iterable[Gap]) -> set[int]:

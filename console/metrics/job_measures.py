@@ -265,10 +265,10 @@ class JobMeasures:
         elif recorder.name:
             recorder.end(began)
 
-    def last_lines(self, number: int) -> list[str]:
+    def last_lines(self, line_count: int) -> list[str]:
         """The last lines by the time of their printing, oldest first, without progress bars."""
         kept = dict.fromkeys((printed, text) for _, text, printed in self._latest if printed)
-        return [text for _, text in sorted(kept, key=itemgetter(0))[-number:]] if number > 0 else []
+        return [text for _, text in sorted(kept, key=itemgetter(0))[-line_count:]] if line_count > 0 else []
 
     def store_line(self, now: float, printed_at: float, text: str, rank: int) -> None:
         """Store a pod's line for later listeners and `last_lines`, and check whether its program has ended."""

@@ -181,10 +181,10 @@ def tally_results(checks: Iterable[Check]) -> ResultTally:
 DEFAULT_GPUS = 2 * MACHINE_GPUS  # where no recipe says otherwise: the two nodes that the documents ask for at least
 
 
-class Need(StrEnum):
+class Needed(StrEnum):
     YES = "yes"
     NO = "no"
-    OPEN = "open"  # no recipe was chosen: what is missing is reported, and fails nothing
+    UNDECIDED = "open"  # no recipe was chosen: what is missing is reported, and fails nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +206,11 @@ class LaunchNeeds:
     def flag(self, path: str) -> bool:
         return get_path(self.values, path) is True
 
-    def need(self, is_wanted: bool) -> Need:
-        """YES or NO by `is_wanted`, whether the launch needs something; OPEN without a launch."""
+    def needed(self, is_wanted: bool) -> Needed:
+        """YES or NO by `is_wanted`, whether the launch needs something; UNDECIDED without a launch."""
         if not self.recipe:
-            return Need.OPEN
-        return Need.YES if is_wanted else Need.NO
+            return Needed.UNDECIDED
+        return Needed.YES if is_wanted else Needed.NO
 
     @property
     def demand(self) -> LaunchDemand:
@@ -262,10 +262,10 @@ skip = partial(CheckVerdict, Result.NOT_APPLICABLE, "Not checked.")
 
 
 def missing_verdict(
-    need: Need, evidence: str, reason: str = "", fix: str = "", *, command: str = "", repair: Repair | None = None
+    needed: Needed, evidence: str, reason: str = "", fix: str = "", *, command: str = "", repair: Repair | None = None
 ) -> CheckVerdict:
     """The verdict that something is missing: a failure if the launch needs it, else a warning."""
-    return (fail if need is Need.YES else warn)(evidence, reason, fix, command, repair)
+    return (fail if needed is Needed.YES else warn)(evidence, reason, fix, command, repair)
 
 
 async def verdict_of(check: Awaitable[CheckVerdict]) -> CheckVerdict:

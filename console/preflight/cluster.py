@@ -19,7 +19,7 @@ from console.preflight.check import (
     KUBERNETES,
     CheckContext,
     CheckVerdict,
-    Need,
+    Needed,
     Repair,
     RepairKind,
     Result,
@@ -252,20 +252,22 @@ _KUEUE_KINDS = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
 
 
 async def check_jobset(context: CheckContext) -> CheckVerdict:
-    served = await _check_kinds_served(context, JOBSET_GROUP, ("jobsets",), Need.YES, (_CHART_JOBSET_VERSION,))
-    return combine_verdicts(served, await verdict_of(_check_controller(context, JOBSET_GROUP, context.wish.need(True))))
+    served = await _check_kinds_served(context, JOBSET_GROUP, ("jobsets",), Needed.YES, (_CHART_JOBSET_VERSION,))
+    return combine_verdicts(
+        served, await verdict_of(_check_controller(context, JOBSET_GROUP, context.wish.needed(True)))
+    )
 
 
 async def check_kueue(context: CheckContext) -> CheckVerdict:
-    need = context.wish.need(bool(context.wish.demand.queue))
-    if need is Need.NO:
+    needed = context.wish.needed(bool(context.wish.demand.queue))
+    if needed is Needed.NO:
         return skip("The launch names no queue.")
-    served = await _check_kinds_served(context, KUEUE_GROUP, _KUEUE_KINDS, need, _READABLE_KUEUE_VERSIONS)
-    return combine_verdicts(served, await verdict_of(_check_controller(context, KUEUE_GROUP, need)))
+    served = await _check_kinds_served(context, KUEUE_GROUP, _KUEUE_KINDS, needed, _READABLE_KUEUE_VERSIONS)
+    return combine_verdicts(served, await verdict_of(_check_controller(context, KUEUE_GROUP, needed)))
 
 
 async def _check_kinds_served(
-    context: CheckContext, group: str, plurals: tuple[str, ...], need: Need, known: tuple[str, ...]
+    context: CheckContext, group: str, plurals: tuple[str, ...], needed: Needed, known: tuple[str, ...]
 ) -> CheckVerdict:
     """Whether the cluster serves all these kinds in a version supported here."""
     versions = {plural: await _served_version(context, group, plural) for plural in plurals}
@@ -273,13 +275,13 @@ async def _check_kinds_served(
     name = OPERATOR_TITLES[group]
     if absent:
         evidence = f"The cluster does not serve {', '.join(absent)} of {group}."
-        return missing_verdict(need, evidence, f"{name} is not installed.")
+        return missing_verdict(needed, evidence, f"{name} is not installed.")
     served = await context.find(f"/apis/{group}", unwatched_kinds.ApiGroupSchema)
     there = served.names if served else tuple(sorted(set(versions.values())))
     evidence = f"{', '.join(plurals)} of {group} are served in {', '.join(there)}."
     if not set(there) & set(known):
         reason = f"Recipes and console speak {' or '.join(known)}."
-        return missing_verdict(need, evidence, reason, f"Install a {name} that serves it.")
+        return missing_verdict(needed, evidence, reason, f"Install a {name} that serves it.")
     return ok(evidence)
 
 
@@ -292,7 +294,7 @@ async def _served_version(context: CheckContext, group: str, plural: str) -> str
     return await context.send_request(KUBERNETES, f"discovery of {plural}.{group}", question)
 
 
-async def _check_controller(context: CheckContext, group: str, need: Need) -> CheckVerdict:
+async def _check_controller(context: CheckContext, group: str, needed: Needed) -> CheckVerdict:
     word, title = group.partition(".")[0], OPERATOR_TITLES[group]
     wanted = ListSchema[unwatched_kinds.WorkloadControllerSchema]
     found = (await context.get("/apis/apps/v1/deployments", wanted, limit="500")).items or []
@@ -300,14 +302,14 @@ async def _check_controller(context: CheckContext, group: str, need: Need) -> Ch
     if not mine:
         evidence = f"None of {len(found)} Deployments is the controller of {title}, by name or image."
         reason = "Nothing that can be seen reacts to its objects; only a controller outside the cluster would."
-        return missing_verdict(need, evidence, reason, f"Install {title}, or ask the cluster administrator.")
+        return missing_verdict(needed, evidence, reason, f"Install {title}, or ask the cluster administrator.")
     best = next((each for each in mine if each.available), mine[0])
     tag = next((image.rpartition(":")[2] for image in best.images if ":" in image), "")
     state = "available" if best.available else "not available"
     evidence = f"{best.metadata.namespace}/{best.name}{f' ({tag})' if tag else ''} is {state}."
     if best.available:
         return ok(evidence)
-    return missing_verdict(need, evidence, "Nothing reacts to its objects.", "See its pods and events.")
+    return missing_verdict(needed, evidence, "Nothing reacts to its objects.", "See its pods and events.")
 
 
 def _is_controller_of(controller: unwatched_kinds.WorkloadControllerSchema, plural: str) -> bool:
@@ -323,7 +325,7 @@ async def check_local_queue(context: CheckContext) -> CheckVerdict:
         fleet = await context.wait_for_kinds("localqueues", "clusterqueues")
     except NotFound as error:
         reason = "There is no queue to go through."
-        return missing_verdict(context.wish.need(True), error.message, reason, "Install Kueue.")
+        return missing_verdict(context.wish.needed(True), error.message, reason, "Install Kueue.")
     here = sorted(name for where, name in fleet.local_queues if where == namespace)
     listed = f"LocalQueues of {namespace}: {', '.join(here) or 'none'}."
     if not queue:
@@ -413,18 +415,18 @@ async def check_topology(context: CheckContext) -> CheckVerdict:
     if context.wish.recipe and (not ask.queue or ask.topology == "none" or not ask.gpus):
         return skip("The launch asks for no place in the network." if ask.queue else "The launch names no queue.")
     fleet = await context.wait_for_kinds("topologies", "resourceflavors", "localqueues", "clusterqueues")
-    need = context.wish.need(True)
+    needed = context.wish.needed(True)
     if not fleet.topologies:
-        return missing_verdict(need, "There is no Topology.", "Kueue cannot place pods close together.")
+        return missing_verdict(needed, "There is no Topology.", "Kueue cannot place pods close together.")
     chosen = _find_cluster_queue(context, fleet)
     names = {quota.flavor for quota in chosen.quotas} if chosen else {name for _, name in fleet.flavors}
     placed = {name: flavor.topology for (_, name), flavor in fleet.flavors.items() if name in names and flavor.topology}
     evidence = "; ".join(f"flavor {name}: topology {of}" for name, of in sorted(placed.items()))
     if not placed:
-        return missing_verdict(need, "No flavor has a topology.", "Kueue cannot place pods close together.")
+        return missing_verdict(needed, "No flavor has a topology.", "Kueue cannot place pods close together.")
     known = [found for of in placed.values() if (found := fleet.topologies.get(("", of)))]
     levels = {level for each in known for level in each.levels}
     if ask.level not in levels:
         reason = f"No topology has the level {ask.level}."
-        return missing_verdict(need, evidence, reason, f"Ask for one of {', '.join(sorted(levels))}.")
+        return missing_verdict(needed, evidence, reason, f"Ask for one of {', '.join(sorted(levels))}.")
     return ok(f"{evidence}; with level {ask.level}.")

@@ -16,7 +16,7 @@ from console.preflight.check import (
     REGISTRY,
     CheckContext,
     CheckVerdict,
-    Need,
+    Needed,
     Repair,
     RepairKind,
     Result,
@@ -320,9 +320,9 @@ async def check_repository(context: CheckContext) -> CheckVerdict:
     command = f"gcloud artifacts repositories create {made} {flags}"
     if any(each.name == name for each in found):
         return fail(evidence, f"{name} is there, but not for Docker images.", "Name another repository.")
-    need = Need.YES if name else context.wish.need(False)
+    needed = Needed.YES if name else context.wish.needed(False)
     reason = f"There is no {name}." if name else "Built images have nowhere to go."
-    verdict = warn if need is Need.NO else fail
+    verdict = warn if needed is Needed.NO else fail
     return verdict(evidence, reason, command=command, repair=create)
 
 

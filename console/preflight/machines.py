@@ -22,7 +22,7 @@ from console.preflight.check import (
     KUBERNETES,
     CheckContext,
     CheckVerdict,
-    Need,
+    Needed,
     Result,
     combine_all,
     combine_verdicts,
@@ -290,13 +290,13 @@ check_dcgm = combined_check(_check_dcgm_in_cluster, _check_dcgm_at_google)
 
 
 async def check_local_ssd(context: CheckContext) -> CheckVerdict:
-    need = context.wish.need(bool(context.wish.text("storage.ssd")))
-    if need is Need.NO:
+    needed = context.wish.needed(bool(context.wish.text("storage.ssd")))
+    if needed is Needed.NO:
         return skip("The launch mounts no local SSD.")
-    return await combine_all(_check_ssd_in_cluster(context, need), _check_ssd_at_google(context, need))
+    return await combine_all(_check_ssd_in_cluster(context, needed), _check_ssd_at_google(context, needed))
 
 
-async def _check_ssd_in_cluster(context: CheckContext, need: Need) -> CheckVerdict:
+async def _check_ssd_in_cluster(context: CheckContext, needed: Needed) -> CheckVerdict:
     if not await _list_a4_nodes(context):
         raise NotFound(f"There is no node {MACHINE_TYPE} to look at.", status=404)
     label = "cloud.google.com/gke-ephemeral-storage-local-ssd"
@@ -304,16 +304,16 @@ async def _check_ssd_in_cluster(context: CheckContext, need: Need) -> CheckVerdi
     if not names:
         return ok("All A4 nodes have local SSDs for ephemeral storage.")
     words = f"No local SSD for ephemeral storage on {_format_names(names)}."
-    return missing_verdict(need, words, "The folder of the node is missing.")
+    return missing_verdict(needed, words, "The folder of the node is missing.")
 
 
-async def _check_ssd_at_google(context: CheckContext, need: Need) -> CheckVerdict:
+async def _check_ssd_at_google(context: CheckContext, needed: Needed) -> CheckVerdict:
     pools = _a4_pools((await context.gke()).pools)
     without = [pool.name for pool in pools if not pool.local_ssds]
     if pools and not without:
         return ok(f"Google: {', '.join(f'{pool.name} {pool.local_ssds} local SSDs' for pool in pools)}.")
     return missing_verdict(
-        need, f"Google: no local SSDs in {', '.join(without) or 'any A4 pool'}.", "Nothing can be mounted there."
+        needed, f"Google: no local SSDs in {', '.join(without) or 'any A4 pool'}.", "Nothing can be mounted there."
     )
 
 
@@ -394,14 +394,14 @@ async def check_interfaces(context: CheckContext) -> CheckVerdict:
     host = context.wish.flag("network.hostNetwork")
     claims = context.wish.flag("network.dranet")
     asked = claims or context.wish.flag("network.interfaces")
-    need = context.wish.need(not host and asked and context.wish.demand.gpus >= 8)
-    if need is Need.NO:
+    needed = context.wish.needed(not host and asked and context.wish.demand.gpus >= 8)
+    if needed is Needed.NO:
         return skip("The pods take the host's network." if host else "No interface is asked for.")
     if claims:
-        return await _check_dranet(context, need)
-    found = await combine_all(_check_networks_in_cluster(context, need), _check_networks_at_google(context, need))
+        return await _check_dranet(context, needed)
+    found = await combine_all(_check_networks_in_cluster(context, needed), _check_networks_at_google(context, needed))
     if found.result in {Result.FAIL, Result.WARN}:
-        other = await verdict_of(_check_dranet(context, need))
+        other = await verdict_of(_check_dranet(context, needed))
         if other.result is Result.OK:
             fix = "Launch with network.dranet=true: these nodes have managed DRANET in place of Network objects."
             return replace(found, evidence=f"{found.evidence} {other.evidence}", fix=fix)
@@ -412,12 +412,12 @@ RDMA_DEVICE_CLASS = "mrdma.google.com"  # the DeviceClass of the RDMA cards wher
 _DRANET_LABEL = "cloud.google.com/gke-networking-dra-driver"
 
 
-async def _check_dranet(context: CheckContext, need: Need) -> CheckVerdict:
+async def _check_dranet(context: CheckContext, needed: Needed) -> CheckVerdict:
     """Whether network cards can be claimed: the DeviceClass exists, and nodes have the driver."""
     fix = "Take a node pool with managed DRANET, or launch with network.dranet=false."
     if await context.find(f"/apis/resource.k8s.io/v1/deviceclasses/{RDMA_DEVICE_CLASS}", ObjectSchema) is None:
         evidence = f"There is no DeviceClass {RDMA_DEVICE_CLASS}."
-        return missing_verdict(need, evidence, "GKE makes it from version 1.34.1-gke.1829001.", fix)
+        return missing_verdict(needed, evidence, "GKE makes it from version 1.34.1-gke.1829001.", fix)
     names = await _list_node_names(context, f"{_DRANET_LABEL}=true,cloud.google.com/gke-accelerator={ACCELERATOR}")
     evidence = f"DeviceClass {RDMA_DEVICE_CLASS} is there; {len(names)} A4 nodes have managed DRANET."
     if names:
@@ -425,19 +425,19 @@ async def _check_dranet(context: CheckContext, need: Need) -> CheckVerdict:
     if not await _list_a4_nodes(context):
         return warn(evidence, "No A4 node is there to look at.", fix)
     reason = f"No A4 node has the label {_DRANET_LABEL}=true: no card can be claimed."
-    return missing_verdict(need, evidence, reason, fix)
+    return missing_verdict(needed, evidence, reason, fix)
 
 
-async def _check_networks_in_cluster(context: CheckContext, need: Need) -> CheckVerdict:
+async def _check_networks_in_cluster(context: CheckContext, needed: Needed) -> CheckVerdict:
     found = await context.find("/apis/networking.gke.io/v1/networks", ListSchema[ObjectSchema])
     if found is None:
         words = "The cluster does not serve networks.networking.gke.io."
-        return missing_verdict(need, words, "Multi-networking is off.")
+        return missing_verdict(needed, words, "Multi-networking is off.")
     there = {each.metadata.name for each in found.items or ()}
     wanted = _required_networks(context)
     missing = [each for each in wanted if each not in there]
     words = f"{len(wanted) - len(missing)} of the {len(wanted)} Network objects are there."
-    return missing_verdict(need, words, f"Missing: {', '.join(missing)}.") if missing else ok(words)
+    return missing_verdict(needed, words, f"Missing: {', '.join(missing)}.") if missing else ok(words)
 
 
 def _required_networks(context: CheckContext) -> tuple[str, ...]:
@@ -445,7 +445,7 @@ def _required_networks(context: CheckContext) -> tuple[str, ...]:
     return tuple(map(str, named)) if isinstance(named, list | tuple) and named else DEFAULT_NETWORKS
 
 
-async def _check_networks_at_google(context: CheckContext, need: Need) -> CheckVerdict:
+async def _check_networks_at_google(context: CheckContext, needed: Needed) -> CheckVerdict:
     cluster = await context.gke()
     off = [
         words
@@ -456,11 +456,11 @@ async def _check_networks_at_google(context: CheckContext, need: Need) -> CheckV
     wanted = len(_required_networks(context)) - 1
     few = [f"{pool.name} has {pool.networks}" for pool in pools if pool.networks < wanted]
     if off:
-        return missing_verdict(need, f"Google: {' and '.join(off)} off.", "Only a new cluster can have it on.")
+        return missing_verdict(needed, f"Google: {' and '.join(off)} off.", "Only a new cluster can have it on.")
     counted = ", ".join(f"{pool.name} has {pool.networks} networks more" for pool in pools)
     text = f"Google: multi-networking and Dataplane V2 are on; {counted or 'there is no A4 pool'}."
     if few:
-        return missing_verdict(need, text, f"{wanted} networks beside the default one are needed: {', '.join(few)}.")
+        return missing_verdict(needed, text, f"{wanted} networks beside the default one are needed: {', '.join(few)}.")
     return ok(text)
 
 

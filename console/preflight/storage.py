@@ -15,7 +15,7 @@ from console.kube.objects.unwatched_kinds import ClaimSchema, WorkloadController
 from console.preflight.check import (
     CheckContext,
     CheckVerdict,
-    Need,
+    Needed,
     Repair,
     RepairKind,
     Result,
@@ -53,7 +53,7 @@ async def _list_instances(
 
 
 async def _check_instance(
-    context: CheckContext, kind: str, address: str, need: Need, project: str, share_name: str = ""
+    context: CheckContext, kind: str, address: str, needed: Needed, project: str, share_name: str = ""
 ) -> CheckVerdict:
     """Check the Lustre or Filestore instance at that address with that share; an empty address means any."""
     cluster = await context.gke()
@@ -62,7 +62,7 @@ async def _check_instance(
         found = await _list_instances(context, kind, project)
     except ApiDisabled as error:
         return missing_verdict(
-            need,
+            needed,
             error.message,
             "No instance can be there.",
             "Enable the service, then make one.",
@@ -74,35 +74,37 @@ async def _check_instance(
     words = f"{kind} instances of {project}: {listed or 'none'}."
     mine = [each for each in found if not address or each.server == address]
     if not mine:
-        return missing_verdict(need, words, f"None has the address {address}." if address else "There is no instance.")
+        return missing_verdict(
+            needed, words, f"None has the address {address}." if address else "There is no instance."
+        )
     best = next((each for each in mine if each.ready), mine[0])
     if not best.ready:
-        return missing_verdict(need, words, f"{best.name} is {best.state}. {best.why}".strip())
+        return missing_verdict(needed, words, f"{best.name} is {best.state}. {best.why}".strip())
     shares = [each.endpoint.rpartition(":/")[2] for each in mine]
     if share_name and share_name not in shares:
         return fail(words, f"{best.name} has no share {share_name}.", f"Choose {', '.join(shares)}.")
     theirs, ours = (each.rpartition("/")[2] for each in (best.network, cluster.network))
     if theirs == ours:
         return ok(f"{words} Same network as the cluster: {ours}.")
-    return missing_verdict(need, words, f"It lies in network {theirs}, the cluster in {ours}.")
+    return missing_verdict(needed, words, f"It lies in network {theirs}, the cluster in {ours}.")
 
 
 HOST_NETWORK_FROM = (1, 17, 2)  # the first version of the GCS FUSE driver that serves pods with the host network
 _DRIVER_TAG = re.compile(r":v(\d+)\.(\d+)\.(\d+)")
 
 
-async def _check_csi_driver(context: CheckContext, name: str, need: Need) -> CheckVerdict:
+async def _check_csi_driver(context: CheckContext, name: str, needed: Needed) -> CheckVerdict:
     if await context.find(f"/apis/storage.k8s.io/v1/csidrivers/{name}", ObjectSchema):
         return ok(f"CSIDriver {name} is there.")
-    return missing_verdict(need, f"There is no CSIDriver {name}.", "Its volumes cannot be mounted.")
+    return missing_verdict(needed, f"There is no CSIDriver {name}.", "Its volumes cannot be mounted.")
 
 
-async def _check_addon(context: CheckContext, addon: str, sentence: str, need: Need) -> CheckVerdict:
+async def _check_addon(context: CheckContext, addon: str, sentence: str, needed: Needed) -> CheckVerdict:
     cluster = await context.gke()
     if addon in cluster.addons:
         return ok(f"Google: {sentence} is on.")
     repair = await _enable_addon_repair(context, addon, sentence)
-    return missing_verdict(need, f"Google: {sentence} is off.", "Its volumes cannot be mounted.", repair=repair)
+    return missing_verdict(needed, f"Google: {sentence} is off.", "Its volumes cannot be mounted.", repair=repair)
 
 
 async def _enable_addon_repair(context: CheckContext, addon: str, sentence: str) -> Repair:
@@ -113,11 +115,11 @@ async def _enable_addon_repair(context: CheckContext, addon: str, sentence: str)
 
 
 async def _check_driver_and_addon(
-    context: CheckContext, driver: str, addon: str, sentence: str, need: Need
+    context: CheckContext, driver: str, addon: str, sentence: str, needed: Needed
 ) -> CheckVerdict:
     """Check a CSI driver in the cluster and its GKE add-on; either missing part offers the repair."""
-    here = await verdict_of(_check_csi_driver(context, driver, need))
-    there = await verdict_of(_check_addon(context, addon, sentence, need))
+    here = await verdict_of(_check_csi_driver(context, driver, needed))
+    there = await verdict_of(_check_addon(context, addon, sentence, needed))
     return _combine_driver_and_addon(driver, here, there)
 
 
@@ -132,23 +134,23 @@ def _combine_driver_and_addon(
 
 
 async def check_gcs_fuse(context: CheckContext) -> CheckVerdict:
-    need = context.wish.need(bool(context.wish.buckets))
-    if need is Need.NO:
+    needed = context.wish.needed(bool(context.wish.buckets))
+    if needed is Needed.NO:
         return skip("The launch mounts no bucket.")
     return await _check_driver_and_addon(
-        context, "gcsfuse.csi.storage.gke.io", "gcsFuse", "the GCS FUSE CSI driver", need
+        context, "gcsfuse.csi.storage.gke.io", "gcsFuse", "the GCS FUSE CSI driver", needed
     )
 
 
 async def check_fuse_on_host(context: CheckContext) -> CheckVerdict:
-    need = context.wish.need(context.wish.flag("network.hostNetwork") and bool(context.wish.buckets))
-    if need is Need.NO:
+    needed = context.wish.needed(context.wish.flag("network.hostNetwork") and bool(context.wish.buckets))
+    if needed is Needed.NO:
         return skip("Only a launch that mounts buckets in the host's network needs it.")
     agent = await context.find(
         "/apis/apps/v1/namespaces/kube-system/daemonsets/gcsfusecsi-node", WorkloadControllerSchema
     )
     if agent is None:
-        return missing_verdict(need, "There is no DaemonSet gcsfusecsi-node.", "Its version is not known.")
+        return missing_verdict(needed, "There is no DaemonSet gcsfusecsi-node.", "Its version is not known.")
     found = next(
         (match for image in agent.images if "gcs-fuse" in image and (match := _DRIVER_TAG.search(image))), None
     )
@@ -159,7 +161,7 @@ async def check_fuse_on_host(context: CheckContext) -> CheckVerdict:
     words = f"The driver is v{'.'.join(found.groups())}; pods in the host's network are served from v1.17.2."
     if version >= HOST_NETWORK_FROM:
         return ok(words)
-    return missing_verdict(need, words, "Pods in the host's network cannot mount buckets as their own account.")
+    return missing_verdict(needed, words, "Pods in the host's network cannot mount buckets as their own account.")
 
 
 async def check_bucket_location(context: CheckContext) -> CheckVerdict:
@@ -277,7 +279,7 @@ async def _check_access_to(context: CheckContext, name: str, acts_as: str) -> Ch
     command = f"gcloud storage buckets add-iam-policy-binding gs://{name} --role={missing[0]} --member={member}"
     has = ", ".join(sorted(ours)) or "nothing"
     words = f"gs://{name} gives {who} {has}; what is missing is {', '.join(missing)}."
-    return missing_verdict(wish.need(bool(wish.buckets)), words, beyond, command=command)
+    return missing_verdict(wish.needed(bool(wish.buckets)), words, beyond, command=command)
 
 
 def _missing_roles(ours: Collection[str]) -> list[str]:
@@ -328,28 +330,28 @@ async def _check_claim(context: CheckContext, claim: str) -> CheckVerdict:
 
 
 async def check_nfs(context: CheckContext) -> CheckVerdict:
-    need = context.wish.need(context.wish.mounts_nfs)
-    if need is Need.NO:
+    needed = context.wish.needed(context.wish.mounts_nfs)
+    if needed is Needed.NO:
         return skip("The launch mounts no NFS.")
     claim, server = context.wish.text("storage.nfs.claim") or "nfs-pvc", context.wish.text("storage.nfs.server")
-    if server or need is Need.OPEN:
+    if server or needed is Needed.UNDECIDED:
         share = context.wish.text("storage.nfs.share") if server else ""
         # Without the name of an instance the address may be that of any NFS server.
-        filestore = need if context.wish.text("storage.nfs.instance") else Need.OPEN
+        filestore = needed if context.wish.text("storage.nfs.instance") else Needed.UNDECIDED
         halves = [await verdict_of(_check_instance(context, "Filestore", server, filestore, "", share))]
-        if need is Need.OPEN:
+        if needed is Needed.UNDECIDED:
             found = await verdict_of(_check_claim(context, claim))
             halves.append(warn(found.evidence) if found.result.name == "FAIL" else found)
-        return combine_verdicts(*halves, all_required=need is Need.YES)
+        return combine_verdicts(*halves, all_required=needed is Needed.YES)
     return await _check_claim(context, claim)
 
 
 async def check_nfs_driver(context: CheckContext) -> CheckVerdict:
-    need = context.wish.need(bool(context.wish.text("storage.nfs.instance")))
-    if need is Need.NO:
+    needed = context.wish.needed(bool(context.wish.text("storage.nfs.instance")))
+    if needed is Needed.NO:
         return skip("NFS is mounted without the driver." if context.wish.mounts_nfs else "The launch mounts no NFS.")
     return await _check_driver_and_addon(
-        context, "filestore.csi.storage.gke.io", "filestore", "the Filestore CSI driver", need
+        context, "filestore.csi.storage.gke.io", "filestore", "the Filestore CSI driver", needed
     )
 
 
@@ -357,19 +359,19 @@ async def check_nfs_driver(context: CheckContext) -> CheckVerdict:
 
 
 async def check_lustre_driver(context: CheckContext) -> CheckVerdict:
-    need = context.wish.need(context.wish.mounts_lustre)
-    if need is Need.NO:
+    needed = context.wish.needed(context.wish.mounts_lustre)
+    if needed is Needed.NO:
         return skip("The launch mounts no Lustre.")
     name = "lustre.csi.storage.gke.io"
-    here = await verdict_of(_check_csi_driver(context, name, need))
-    there = await verdict_of(_check_lustre_addon(context, need))
+    here = await verdict_of(_check_csi_driver(context, name, needed))
+    there = await verdict_of(_check_lustre_addon(context, needed))
     return _combine_driver_and_addon(name, here, there, sure=True)
 
 
 NO_LEGACY_PORT_FROM = "1.33.2-gke.4655000"  # the first version of nodes that reach Lustre without the legacy port
 
 
-async def _check_lustre_addon(context: CheckContext, need: Need) -> CheckVerdict:
+async def _check_lustre_addon(context: CheckContext, needed: Needed) -> CheckVerdict:
     """Check Lustre's GKE add-on, with the deprecated legacy port only for old nodes or instances."""
     cluster = await context.gke()
     driver, legacy = "lustre" in cluster.addons, "lustreLegacyPort" in cluster.addons
@@ -397,7 +399,7 @@ async def _check_lustre_addon(context: CheckContext, need: Need) -> CheckVerdict
     words = "the Lustre CSI driver" + (" with the legacy port" if wanting else "")
     repair = await _enable_addon_repair(context, "lustreLegacyPort" if wanting else "lustre", words)
     return missing_verdict(
-        need,
+        needed,
         f"Google: the Lustre CSI driver is {state}.",
         wanting or "Its volumes cannot be mounted.",
         "Enable the add-on with the legacy port." if wanting else "",
@@ -407,14 +409,14 @@ async def _check_lustre_addon(context: CheckContext, need: Need) -> CheckVerdict
 
 
 async def check_lustre(context: CheckContext) -> CheckVerdict:
-    need = context.wish.need(context.wish.mounts_lustre)
-    if need is Need.NO:
+    needed = context.wish.needed(context.wish.mounts_lustre)
+    if needed is Needed.NO:
         return skip("The launch mounts no Lustre.")
     server, claim = context.wish.text("storage.lustre.server"), context.wish.text("storage.lustre.claim")
     there = await verdict_of(
-        _check_instance(context, "Lustre", server, need, context.wish.text("storage.lustre.project"))
+        _check_instance(context, "Lustre", server, needed, context.wish.text("storage.lustre.project"))
     )
-    if need is Need.YES and not server:
+    if needed is Needed.YES and not server:
         if there.result is Result.FAIL:  # a claim that is bound proves more than a list that lacks an instance
             there = warn(there.evidence, there.reason, repair=there.repair)
         return combine_verdicts(await verdict_of(_check_claim(context, claim)), there)

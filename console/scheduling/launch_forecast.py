@@ -138,9 +138,9 @@ def _as_texts(value: Value) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, (list, tuple)) else ()
 
 
-def unknown_reason(fleet: Fleet, kind: str, noun: str) -> str:
+def unknown_reason(fleet: Fleet, plural: str, noun: str) -> str:
     """The reason why the objects of a kind are unknown; empty if they are known."""
-    link = fleet.links.get(kind)
+    link = fleet.links.get(plural)
     if link is None or link.state is WatchState.LISTING:
         return f"the {noun} are still being listed"
     if link.state is WatchState.FORBIDDEN:

@@ -1,4 +1,4 @@
-"""Run times by earlier runs and finished workloads; the seconds left by step pace are of `metrics.progress_reader`."""
+"""Run times of jobs, by earlier runs and finished workloads; those by step pace are in `metrics.progress_reader`."""
 
 from __future__ import annotations
 

@@ -313,5 +313,5 @@ def _on_node_text(node: str) -> str:
     return f" on {node}" if node else ""
 
 
-def _count_text(number: int, plural: str) -> str:
-    return f"{number} {plural}{'' if number == 1 else 's'}"
+def _count_text(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -54,10 +54,10 @@ _PAUSE_SECONDS = 0.3
 
 
 async def tail_then_follow(
-    lines: AsyncGenerator[list[PodLine], None], log: JobLog, number: int, *, follow: bool
+    lines: AsyncGenerator[list[PodLine], None], log: JobLog, line_count: int, *, follow: bool
 ) -> AsyncGenerator[list[PodLine], None]:
-    """Yield the last `number` lines of each rank, then every new line."""
-    last: dict[int, deque[tuple[int, PodLine]]] = defaultdict(lambda: deque(maxlen=number))
+    """Yield the last `line_count` lines of each rank, then every new line."""
+    last: dict[int, deque[tuple[int, PodLine]]] = defaultdict(lambda: deque(maxlen=line_count))
     new: list[PodLine] = []
     places = itertools.count()
     began, until = SERVER_CLOCK.now(), time.monotonic() + CATCH_UP_SECONDS

@@ -96,7 +96,7 @@ class AllPods(PodTable):
     def show_owners(self, owners: Mapping[Key, str]) -> None:
         if owners != self.owners:
             self.owners = owners
-            self.forget_texts()
+            self.forget_search_texts()
 
 
 class PodsScreen(PanedScreen, PodActions):

@@ -48,9 +48,9 @@ class SpareConnections(Generic[T]):
         self._connect, self._idle_seconds, self._closable_of = connect, seconds, part
         self._opening: dict[asyncio.Future[T], asyncio.TimerHandle] = {}
 
-    def fill_up_to(self, number: int) -> None:
-        """Open connections ahead until the pool has this number; failed ones are left out."""
-        while len(self._opening) < number:
+    def fill_up_to(self, count: int) -> None:
+        """Open connections ahead until the pool has `count` of them; failed ones are left out."""
+        while len(self._opening) < count:
             made = asyncio.ensure_future(self._connect())
             self._opening[made] = made.get_loop().call_later(self._idle_seconds, self._cancel_spare, made)
 

@@ -82,20 +82,20 @@ class SortedRows(Generic[RowT]):
         """(old row, new row) of each row changed by the last update; None: the row was or is missing."""
         self.lacks_texts = False  # whether texts of rows are missing, which then are not shown
         self._given_rows: Mapping[RowKey, RowT] = self.rows
-        self._taken: dict[RowKey, RowT] = {}  # `rows` while they are behind
+        self._partial: dict[RowKey, RowT] = {}  # `rows` while they are behind
         self._due: Iterator[tuple[int, RowKey, RowT | None, RowT]] = iter(())
         """(index or -1 if unknown, key, old row or None, new row) of given rows that are new or changed."""
-        self._in_place = True  # whether no row that was there before has gone or moved
+        self._is_in_place = True  # whether no row that was there before has gone or moved
         self._text_of: Callable[[RowT], str] = lambda row: text(row).casefold() or " "
         self._sort: Callable[[RowT], Any] | None = None
         self._descending = False
         self._wanted_words: list[str] = []
-        self._unwanted: list[str] = []
+        self._unwanted_words: list[str] = []
         self._all: list[RowKey] = []  # keys of `rows` in their order; a row's place in it is that in these:
         self._values: list[Any] = []  # what rows are sorted by; empty if they are not
         self._texts: list[str] = []  # what the filter searches: "" where it is missing; empty before the first filter
         self._order: list[int] = []  # the places of all rows, top to bottom
-        self._unsorted = False  # whether rows stand in it as they came: they are sorted once all have
+        self._is_unsorted = False  # whether rows stand in it as they came: they are sorted once all have
         self._shown_indexes = self._order  # those of the rows that are shown
         self._keys: list[RowKey] | None = []  # of the rows that are shown; None until they are asked for
         self._last_index = 0  # of the row that was looked for last
@@ -121,17 +121,17 @@ class SortedRows(Generic[RowT]):
             self.rows = rows
         else:
             if not going_on:
-                self._taken = {key: row for key, row in before.items() if key not in gone} if gone else dict(before)
-            self._taken.update((key, row) for _, key, _, row in touched)
-            self.rows = self._taken
-        if not touched and not gone and self._in_place and not self._unsorted:
+                self._partial = {key: row for key, row in before.items() if key not in gone} if gone else dict(before)
+            self._partial.update((key, row) for _, key, _, row in touched)
+            self.rows = self._partial
+        if not touched and not gone and self._is_in_place and not self._is_unsorted:
             return False
         if not self.is_large or len(touched) > len(self.rows) // FEW_CHANGES_PART:
             shown = self.keys
             self._arrange_all()
             return self.keys != shown
         if self._next_sort is not None and (gone or _is_moved(self._next_sort[0], touched)):
-            is_known = self._in_place and all(place >= 0 for place, *_ in touched)
+            is_known = self._is_in_place and all(place >= 0 for place, *_ in touched)
             for place, _, _, row in touched if is_known else ():
                 if place < len(self.values_ahead):
                     self.values_ahead[place] = self._next_sort[0](row)
@@ -145,8 +145,8 @@ class SortedRows(Generic[RowT]):
         """Compare the given rows with the known ones and note the differences; returns the keys that are gone."""
         before, self._given_rows = self.rows, rows
         known = len(before)
-        self._in_place = list(islice(rows, known)) == self._all
-        if not self._in_place:
+        self._is_in_place = list(islice(rows, known)) == self._all
+        if not self._is_in_place:
             self._due = ((-1, key, old, row) for key, row in rows.items() if (old := before.get(key)) is not row)
             return before.keys() - rows.keys()
         # nothing has gone or moved: no key has to be looked up
@@ -186,15 +186,15 @@ class SortedRows(Generic[RowT]):
 
     def filter_by(self, text: str) -> None:
         """Show rows that contain every word, and none of the words prefixed with "!"."""
-        wanted, unwanted = self._wanted_words, self._unwanted
+        wanted, unwanted = self._wanted_words, self._unwanted_words
         words = text.casefold().split()
         self._wanted_words = [word for word in words if not word.startswith("!")]
-        self._unwanted = [word[1:] for word in words if word.startswith("!") and len(word) > 1]
+        self._unwanted_words = [word[1:] for word in words if word.startswith("!") and len(word) > 1]
         narrower = all(any(old in new for new in self._wanted_words) for old in wanted) and {*unwanted} <= {
-            *self._unwanted
+            *self._unwanted_words
         }
         if self.has_filter and not (self._texts and self.is_large):
-            self.read_texts()
+            self.rebuild_search_texts()
             narrower = False
         self._show_matches(self._shown_indexes if narrower and not self.lacks_texts else self._order)
 
@@ -204,7 +204,7 @@ class SortedRows(Generic[RowT]):
 
     @property
     def has_filter(self) -> bool:
-        return bool(self._wanted_words or self._unwanted)
+        return bool(self._wanted_words or self._unwanted_words)
 
     def __len__(self) -> int:
         """The number of rows shown."""
@@ -229,25 +229,25 @@ class SortedRows(Generic[RowT]):
         except ValueError:
             return None
 
-    def forget_texts(self) -> None:
+    def forget_search_texts(self) -> None:
         self._texts, self.lacks_texts = [], False
         if self.has_filter:
-            self.read_texts()
+            self.rebuild_search_texts()
             self._show_matches(self._order)
 
-    def expect_filter(self) -> None:
+    def prepare_search_texts(self) -> None:
         """Begin to prepare the texts that the filter searches, if there are many."""
         if not self._texts and self.is_large:
-            self.read_texts()
+            self.rebuild_search_texts()
 
-    def read_texts(self) -> None:
+    def rebuild_search_texts(self) -> None:
         """Begin to make the search texts of all rows again, those of the first shown rows first."""
         self._texts = texts = [""] * len(self._all)
         first = self._order[:ROWS_SEARCHED_PER_SLICE]
         self._missing_texts = (place for place in chain(first, range(len(texts))) if not texts[place])
         self._make_texts()
 
-    def read_on(self) -> None:
+    def prepare_next_texts(self) -> None:
         """Prepare the next texts for the filter; when all are ready, the matching rows are shown."""
         self._make_texts()
         if not self.lacks_texts:
@@ -261,7 +261,7 @@ class SortedRows(Generic[RowT]):
 
     def _sort_anew(self) -> None:
         self._values = list(map(self._sort, self.rows.values())) if self._sort is not None else []
-        self._unsorted = False
+        self._is_unsorted = False
         self._order = (
             _sorted_places(self._values, descending=self._descending) if self._values else list(range(len(self._all)))
         )
@@ -271,7 +271,7 @@ class SortedRows(Generic[RowT]):
         self._all, self._texts, self.lacks_texts, self._next_sort = list(self.rows), [], False, None
         self._sort_anew()
         if self.has_filter:
-            self.read_texts()
+            self.rebuild_search_texts()
         self._show_matches(self._order)
 
     def _arrange_anew(self, touched: Sequence[tuple[int, RowKey, RowT | None, RowT]], gone_keys: Set[RowKey]) -> bool:
@@ -299,16 +299,16 @@ class SortedRows(Generic[RowT]):
         self._order += range(known, len(self._all))
         if texts:
             texts += map(self._text_of, new.values())
-        if not self._in_place and self._all != list(self.rows):
+        if not self._is_in_place and self._all != list(self.rows):
             self._arrange_all()
             return True
         if sort is not None:
             self._values += map(sort, new.values())
-            moved |= self._unsorted
+            moved |= self._is_unsorted
             if moved and not self.is_behind:
-                places = range(known + len(new)) if self._unsorted else moved_places
+                places = range(known + len(new)) if self._is_unsorted else moved_places
                 self._order = _sort_again(self._order, self._values, places, descending=self._descending)
-            self._unsorted = self.is_behind and moved
+            self._is_unsorted = self.is_behind and moved
         return bool(moved or new or gone_keys or differs)
 
     def _remove(self, gone_keys: Set[RowKey]) -> None:
@@ -320,7 +320,7 @@ class SortedRows(Generic[RowT]):
         self._missing_texts = (place for place in range(at[-1]) if not texts[place])
 
     def _finds(self, text: str) -> bool:
-        return all(word in text for word in self._wanted_words) and not any(word in text for word in self._unwanted)
+        return all(map(text.__contains__, self._wanted_words)) and not any(map(text.__contains__, self._unwanted_words))
 
     def _show_matches(self, indexes: list[int]) -> None:
         """Show those of the rows at these indexes that pass the filter; returns whether any row moved."""
@@ -333,6 +333,6 @@ class SortedRows(Generic[RowT]):
                 indexes = [place for place in indexes if found[place]]
             else:
                 indexes = [place for place in indexes if word in texts[place]]
-        for word in self._unwanted:
+        for word in self._unwanted_words:
             indexes = [place for place in indexes if word not in texts[place]]
         self._shown_indexes, self._keys = indexes, None

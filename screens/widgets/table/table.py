@@ -261,16 +261,16 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self.refresh()
         self.post_message(self.Changed(self))
 
-    def forget_texts(self) -> None:
+    def forget_search_texts(self) -> None:
         """Apply the filter again because the texts it searches have changed."""
-        self.listing.forget_texts()
+        self.listing.forget_search_texts()
         if self.filter_text:
             self._show_found()
             self._prepare()
 
-    def expect_filter(self) -> None:
+    def prepare_search_texts(self) -> None:
         """Prepare the texts that the filter searches, as words will probably be typed."""
-        self.listing.expect_filter()
+        self.listing.prepare_search_texts()
         self._prepare()
 
     def _prepare(self, delay_seconds: float = 0.0, *, sort: bool = False) -> None:
@@ -291,7 +291,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         if not self.listing.lacks_texts:
             self.listing.sort_ahead()
         else:
-            self.listing.read_on()
+            self.listing.prepare_next_texts()
             if self.filter_text and not self.listing.lacks_texts:
                 self._show_found()
         self._prepare()

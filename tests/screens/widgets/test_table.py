@@ -326,7 +326,7 @@ def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pyte
             anew.sort_by(sort, descending=number % 2 == 0)
             anew.update(rows)
             while anew.lacks_texts:
-                anew.read_on()
+                anew.prepare_next_texts()
             shown = grown.keys
             moved, changes = grown.update(rows, at_once), grown.changes
             while grown.is_behind:
@@ -335,7 +335,7 @@ def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pyte
             assert set(grown.keys) <= set(anew.keys), "What is not searched yet is not shown"
             while grown.lacks_texts:
                 moved = True
-                grown.read_on()
+                grown.prepare_next_texts()
             assert moved or shown == anew.keys
             assert grown.keys == anew.keys
             assert [grown.index(key) for key in grown.keys] == list(range(len(grown)))
@@ -351,7 +351,7 @@ def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pyte
             for words in (chance.choice(["", "1", "2 !3"]), chance.choice(["12", "!1 !2", "2 !3"])):
                 grown.filter_by(words)
                 while grown.lacks_texts:
-                    grown.read_on()
+                    grown.prepare_next_texts()
                 wanted, unwanted = set(words.split()), set(re.findall("!(.)", words))
                 assert set(grown.keys) == {
                     key for key in rows if all(each in key[1] for each in wanted if each[0] != "!")
@@ -373,7 +373,7 @@ def test_a_letter_asks_no_row_for_its_text_again() -> None:
     listing.filter_by("n0")
     assert listing.lacks_texts
     assert len(listing.keys) == ROWS_SEARCHED_PER_SLICE, "Those that are searched are shown at once"
-    listing.read_on()
+    listing.prepare_next_texts()
     assert not listing.lacks_texts
     assert len(listing.keys) == ROWS_SEARCHED_PER_SLICE + 2
     listing.filter_by("n04001")
