@@ -91,7 +91,7 @@ class JobProgress(Struct, frozen=True):
         return format_late_step(quiet, self.step, self.rhythm.usual(self.step_time))
 
     @property
-    def moved(self) -> float:
+    def moved_at(self) -> float:
         """Time of the job's last step, else of the start of its present start phase (epoch seconds); 0.0 if unknown."""
         return self.start.since if self.start is not None else self.stepped
 
@@ -116,7 +116,7 @@ class JobProgress(Struct, frozen=True):
         )
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return (self.step, self.loss, self.busbw, self.end, self.start) == (None,) * 5
 
     @property
@@ -253,4 +253,4 @@ def progress_of_measures(measures: JobMeasures, time: float, pass_line: float) -
         shares = [gpu.utilization for each in read for gpu in each.gpus if gpu.utilization is not None]
         busy = any(share > 0 for share in shares) if shares else None
         found = replace(found or JobProgress(at=time, printed=end.time), end=end, in_use=busy)
-    return None if found is None or found.empty else found
+    return None if found is None or found.is_empty else found

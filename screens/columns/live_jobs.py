@@ -65,7 +65,7 @@ def find_diagnoses(session: Session, line: JobLine) -> tuple[str, Diagnosis | No
     monitor = session.jobs.find_monitor(key)
     if monitor is not None and (monitor.watch.verdict or monitor.watch.has_step_cadence):
         return monitor.watch.verdict, slow
-    hang = diagnoses.find_hang(line.jobset, line.fleet, progress.moved) if progress is not None else None
+    hang = diagnoses.find_hang(line.jobset, line.fleet, progress.moved_at) if progress is not None else None
     return hang.words if hang is not None else "", slow
 
 
@@ -83,7 +83,7 @@ def alarm_by_log(line: JobLine) -> Alarm | None:
     if line.jobset.finished or not (progress.is_stalled or progress.nan):
         return None
     words = f"{line.health.words} (by its log)"
-    began = progress.where.nan_at if kind is AlarmKind.NAN else progress.moved
+    began = progress.where.nan_at if kind is AlarmKind.NAN else progress.moved_at
     found = f"{INSPECTED_PREFIX}{line.health.verdict}" if line.health.verdict else ""
     return Alarm(kind, words, progress.at, *line.jobset.key, more=found, held=line.jobset.gpus, began=began)
 

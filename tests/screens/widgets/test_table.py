@@ -322,7 +322,7 @@ def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pyte
             for name in map(str, chance.sample(range(60), chance.randrange(1, 9))):
                 rows["ns", name] = Thing(name, chance.randrange(20))
             anew: SortedRows[Thing] = SortedRows(lambda thing: thing.name)
-            anew.filter_by(" ".join(grown._wanted_words + [f"!{word}" for word in grown._unwanted]))
+            anew.filter_by(" ".join(grown._wanted_words + [f"!{word}" for word in grown._unwanted_words]))
             anew.sort_by(sort, descending=number % 2 == 0)
             anew.update(rows)
             while anew.lacks_texts:
