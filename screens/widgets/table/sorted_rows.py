@@ -143,17 +143,18 @@ class SortedRows(Generic[RowT]):
 
     def _changed_keys(self, rows: Mapping[RowKey, RowT]) -> Set[RowKey]:
         """Compare the given rows with the known ones and note the differences; returns the keys that are gone."""
-        before, self._given_rows = self.rows, rows
-        known = len(before)
-        self._is_in_place = list(islice(rows, known)) == self._all
+        before, keys, self._given_rows = self.rows, self._all, rows
+        known, now = len(before), list(rows.values())
+        places = list(compress(range(known), map(is_not, before.values(), now)))
+        if known < MANY_ROWS:
+            self._is_in_place = list(islice(rows, known)) == keys
+        else:  # keys are not compared: a row belongs to one key, so that those of unchanged rows are where they were
+            self._is_in_place = len(now) >= known and all(rows.get(keys[place]) is now[place] for place in places)
         if not self._is_in_place:
             self._due = ((-1, key, old, row) for key, row in rows.items() if (old := before.get(key)) is not row)
             return before.keys() - rows.keys()
-        # nothing has gone or moved: no key has to be looked up
-        differ = map(is_not, before.values(), rows.values())
-        keys = ((place, self._all[place]) for place in list(compress(range(known), differ)))
-        new = ((-1, key, None, rows[key]) for key in list(islice(rows, known, None)))
-        self._due = chain(((place, key, before[key], rows[key]) for place, key in keys), new)
+        new = ((-1, key, None, rows[key]) for key in (islice(rows, known, None) if len(now) > known else ()))
+        self._due = chain(((place, keys[place], before[keys[place]], now[place]) for place in places), new)
         return set()
 
     def sort_by(self, sort: Callable[[RowT], Any] | None, *, descending: bool = False) -> None:
