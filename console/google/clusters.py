@@ -38,9 +38,9 @@ class GkeOperation:
     detail: str
     error: str
     started: float  # seconds since the epoch; 0.0 if it has not begun
-    ended: float
-    done: int | None = None
-    total: int | None = None  # steps done, of how many, where Google counts them
+    ended: float  # seconds since the epoch; 0.0 if it is under way
+    done: int | None = None  # nodes that are done; None: Google does not count them
+    total: int | None = None  # nodes to be done in all; None: Google does not count them
 
     @property
     def over(self) -> bool:

@@ -53,9 +53,9 @@ _NODE_OPERATION_WORDS = {
 class InstanceGroup:
     """The machines of a pool in one zone (a managed instance group), as Compute Engine counts them."""
 
-    target_size: int
-    creating: int = 0
-    repairing: int = 0
+    target_size: int  # machines that it should have
+    creating: int = 0  # machines that are being created
+    repairing: int = 0  # machines that are being recreated, restarted, refreshed or verified
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ class PoolStatus:
 
     pool: GkePool
     target_size: int | None  # machines that it should have; None where nobody may tell
-    nodes: int
-    ready: int
-    creating: int
-    repairing: int
+    nodes: int  # number of its nodes in the cluster
+    ready: int  # number of ready nodes
+    creating: int  # machines that are being created
+    repairing: int  # machines that are being recreated, restarted, refreshed or verified
     operations: tuple[GkeOperation, ...]  # under way, latest first
     failed: GkeOperation | None  # the last operation on it, if that failed
 

@@ -90,9 +90,9 @@ class Check:
     fix: str  # what to do about it; of a check that passes, what would mend it if it did not
     command: str = ""  # the same as a shell command, where there is one
     repair: Repair | None = None
-    looks: tuple[LoggedRequest, ...] = ()
+    looks: tuple[LoggedRequest, ...] = ()  # its requests to the cluster and to Google
     at: float = 0.0  # when, in seconds since the epoch; 0.0: it is under way
-    seconds: float = 0.0
+    seconds: float = 0.0  # that it took
 
     @property
     def name(self) -> str:

@@ -47,9 +47,9 @@ class Step(NamedTuple):
 class RunPosition(NamedTuple):
     """The last step of a run, and its last valid loss."""
 
-    step: int | None = None
-    loss: float | None = None
-    valid_loss_step: int | None = None  # the step of `loss`, the last valid one; None: none was read
+    step: int | None = None  # the last one; None: none was read, or it has no number
+    loss: float | None = None  # the last valid one; None: none was read
+    valid_loss_step: int | None = None  # the step of `loss`; None: no valid loss was read, or it has no number
     nan: bool = False  # whether the last step is an alarm
     nan_from: int | None = None  # the first of the last NaN steps in a row; None too if it is before what was read
     nan_by: int | None = None  # the first step read, where that was an alarm already: the row began there or earlier
