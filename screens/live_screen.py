@@ -442,7 +442,7 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
         if isinstance(event.input, FilterInput):
             event.stop()
             if event.input is self.focused:  # else it tells of letters typed before the line was left
-                self.query_one(FilterLine).table.filter_by(event.value)
+                self.query(FilterLine).last().table.filter_by(event.value)
 
     @on(ResourceTable.Opened)
     def _open_row(self, event: ResourceTable.Opened) -> None:
@@ -475,9 +475,9 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
 
     def action_leave_filter(self, drops_filter: bool) -> None:
         """Go back to the rows, keeping or dropping the filter."""
-        table = self.query_one(FilterLine).table
+        table = self.query(FilterLine).last().table  # `query_one` would keep the line after its end
         if not drops_filter:  # the last letters' own message may still be on its way
-            table.filter_by(self.query_one(FilterInput).value)
+            table.filter_by(self.query(FilterInput).last().value)
         self.set_focus(table)
         if drops_filter or not table.filter_text:
             self.drop_filter(table)

@@ -25,6 +25,7 @@ from screens.app import ConsoleApp
 from screens.apply_settings import known_names
 from screens.columns.jobs import progress_words
 from screens.dialogs.question import Confirm
+from screens.live_screen import FilterLine
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
 from screens.pages.pods import PodsScreen
@@ -314,12 +315,14 @@ async def test_a_page_that_was_closed_is_freed_while_nothing_changes() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("3")
         for _ in range(3):
+            await pilot.press("slash", "a", "escape")
             await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen))
             await press(pilot, "escape", then=lambda: not isinstance(app.screen, JobScreen))
         gc.unfreeze()  # else no look finds what was there at the last
         await until(
             pilot, lambda: gc.collect() >= 0 and not any(isinstance(each, JobScreen) for each in gc.get_objects())
         )
+        assert sum(isinstance(each, FilterLine) for each in gc.get_objects()) <= 1, "filters that were left are freed"
 
 
 @pytest.mark.slow(reason="each tab of a job's page, in a console on a practice cluster")
