@@ -14,6 +14,7 @@ from console.kube.objects.jobset import JobState, RecipeKind, recipe_kind
 from console.kube.snapshot import Fleet
 from console.metrics.export_results import export_tests
 from console.metrics.health import STEPLESS_WORDS
+from console.metrics.job_measures import JobMeasures
 from screens.columns.job_header import why_no_rank_log, why_no_table
 from screens.columns.jobs import JobLine, health_spans
 from screens.dialogs.question import Pick, PickEntry
@@ -40,6 +41,7 @@ class NcclTab(JobTab):
     panel = getters.query_one(NcclPanel)
     focus_target = getters.query_one(NcclTable)
     _read_of = ""
+    _measures: JobMeasures | None = None
 
     def compose(self) -> ComposeResult:
         (panel := NcclPanel()).log_tail = self._last_lines
@@ -52,7 +54,7 @@ class NcclTab(JobTab):
         return tail_lines(self.line, measures, width, height, now)
 
     def resume_after_reconnect(self) -> None:
-        self._read_of = ""  # the next snapshot, which comes at once, begins to read again
+        self._read_of, self._measures = "", None  # the next snapshot, which comes at once, begins to read again
 
     def update_note(self, line: JobLine | None, fleet: Fleet) -> None:
         self.panel.waiting_text = why_no_table(line) if line else self.waits_to_appear()
@@ -63,6 +65,7 @@ class NcclTab(JobTab):
             if self.is_open and not self._read_of:
                 self._read_of = "kept"
                 self._follow_measures()
+            self._show_reading()
             return
         if not (self.is_open or recipe_kind(line.jobset.recipe) is RecipeKind.NCCL):
             return
@@ -71,6 +74,11 @@ class NcclTab(JobTab):
         if self._read_of != line.jobset.uid and started:
             self._read_of = line.jobset.uid
             self._follow_measures()
+        self._show_reading()
+
+    def _show_reading(self) -> None:
+        """Until the log has been read nobody can say that it has no table."""
+        self.panel.reading = bool(self._read_of) and (self._measures is None or self._measures.is_reading_old_lines)
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         self.panel.earlier_pane.renew()
@@ -81,7 +89,9 @@ class NcclTab(JobTab):
             measures = self.live.session.measures
             self.panel.pass_line = measures.pass_line
             async with measures.open_job(*self.key) as job, aclosing(job.follow_changes()) as changes:
+                self._measures = job
                 async for now in changes:
+                    self._show_reading()
                     panel = self.panel
                     history = self.live.session.measures.test_history
                     panel.nodes, panel.stored_tests = history.nodes, history.tests
@@ -91,6 +101,8 @@ class NcclTab(JobTab):
                     self.note = f"{peak:,.0f} GB/s" if peak is not None and not now.is_reading_old_lines else ""
                     self.refresh_bindings()
         except ConsoleError as error:
+            self._measures = JobMeasures(self.key)  # of which nothing is being read
+            self._show_reading()
             self.panel.waiting_text = f"The tables cannot be read: {error}"
 
     # what can be done with it

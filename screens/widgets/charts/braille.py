@@ -302,11 +302,15 @@ class PlotWidget(StyledWidget, NeverScrolled, metaclass=AbstractWidgetMeta):
         return self._rows[y] if y < len(self._rows) else Strip.blank(size[0], ground)
 
 
+READING_LOG = (Span("◐ ", "waits"), Span("Reading the log up to now …"))
+
+
 class MeasuresPanel(Room, metaclass=AbstractWidgetMeta):
     """A panel with one of a job's measurements: the latest, unless another is chosen."""
 
     waiting_text: reactive[str] = reactive("")
     """The text shown before the first measurement."""
+    reading: reactive[bool] = reactive(False)  # whether the log was not yet read up to now
     chosen: reactive[int | None] = reactive(None)  # which one is shown; None: the last
     unreadable: reactive[tuple[int, UnparsedLines] | None] = reactive(None)
 
@@ -330,9 +334,14 @@ class MeasuresPanel(Room, metaclass=AbstractWidgetMeta):
     def on_mount(self) -> None:
         self.draw()
 
-    watch_waiting_text = redraw
+    watch_waiting_text = watch_reading = redraw
     watch_chosen = redraw
     watch_unreadable = redraw
+
+    @property
+    def waiting_spans(self) -> tuple[Span, ...]:
+        """What stands in place of the measurements while there are none."""
+        return READING_LOG if self.reading else (Span("○ ", "dim"), Span(self.waiting_text, "dim"))
 
     def ordinal(self, label: str, subject: str = "") -> list[Span]:
         return [Span(f"{label} {self.shown_index + 1} of {self.number}{subject}  ", "dim")] if self.number > 1 else []

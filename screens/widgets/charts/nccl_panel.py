@@ -517,7 +517,7 @@ class NcclPanel(MeasuresPanel):
     def draw(self) -> None:
         shown = self.shown
         if shown is None:
-            self.sentence.runs = (Span("○ ", "dim"), Span(f"{self.waiting_text}  ", "dim"), *self.unreadable_spans())
+            self.sentence.runs = (*self.waiting_spans, Span("  "), *self.unreadable_spans())
             self.curve.points, self.curve.overlays = (), ()
             self.curve.band = reference_band() if self.is_comparable else ()
             self.table.set_comparison(usual=False, other=False)

@@ -21,7 +21,7 @@ from console.metrics.log_search import SAME_TIME_SECONDS, contains_number
 from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
 from screens import wording
 from screens.columns.jobs import health_spans
-from screens.widgets.charts.braille import Canvas, MeasuresPanel, PlotBox, PlotWidget, tick_words
+from screens.widgets.charts.braille import READING_LOG, Canvas, MeasuresPanel, PlotBox, PlotWidget, tick_words
 from screens.widgets.charts.training_chart import (
     EARLIER_LETTERS,
     EVENT_MARKS,
@@ -40,7 +40,6 @@ BAR_COLUMNS = 14
 POD_EVENTS = {RunEventKind.FAILURE, RunEventKind.EVICTION, RunEventKind.PREEMPTION}
 MAX_NAMED_MARKS = 4  # kinds of marks that are told of
 MIN_MARK_COLUMNS = 12  # letters of a mark's words
-READING_LOG = (Span("◐ ", "waits"), Span("Reading the log up to now …"))
 
 
 def run_summary(
@@ -319,7 +318,6 @@ class TrainingPanel(MeasuresPanel):
     late: reactive[JobHealth | None] = reactive(None)  # of a job that makes no steps
     over: reactive[Span | None] = reactive(None)  # sign of a job that has ended
     time_left: reactive[str] = reactive("")  # the time until its last step
-    reading: reactive[bool] = reactive(False)  # whether the log was not yet read up to now
     _width = 0
     known: reactive[str] = reactive("")  # what the page above it tells, which is not told again
 
@@ -364,12 +362,12 @@ class TrainingPanel(MeasuresPanel):
         )
 
     watch_late = watch_over = watch_time_left = MeasuresPanel.redraw
-    watch_reading = watch_known = MeasuresPanel.redraw
+    watch_known = MeasuresPanel.redraw
 
     def draw(self) -> None:
         track = self.track
         if track is None:
-            self.sentence.runs = READING_LOG if self.reading else (Span("○ ", "dim"), Span(self.waiting_text, "dim"))
+            self.sentence.runs = self.waiting_spans
             self.events_line.runs = tuple(self.unreadable_spans())
             self.events_line.display = bool(self.events_line.runs)
             self.charts.data = None

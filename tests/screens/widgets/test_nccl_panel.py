@@ -64,6 +64,8 @@ def test_the_sentence_says_when_it_is_slow_wrong_or_another_test() -> None:
 async def test_it_grows_row_by_row_and_the_cursor_goes_with_it() -> None:
     async with panel() as (shown, pilot, app):
         assert "No NCCL test" in screen_text(app)
+        shown.reading = True
+        await until(pilot, lambda: "Reading the log" in screen_text(app) and "No NCCL test" not in screen_text(app))
         for rows in range(1, 5):
             shown.job_tests = measured(table(*(500.0 + 40 * number for number in range(rows))))
             await until(pilot, lambda rows=rows: len(shown.table.shown_keys) == rows)  # type: ignore[misc]
