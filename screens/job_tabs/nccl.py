@@ -77,7 +77,7 @@ class NcclTab(JobTab):
         self._show_reading()
 
     def _show_reading(self) -> None:
-        """Until the log has been read nobody can say that it has no table."""
+        """Show that the log is being read, in place of the claim that it has no table."""
         self.panel.reading = bool(self._read_of) and (self._measures is None or self._measures.is_reading_old_lines)
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:

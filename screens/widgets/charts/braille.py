@@ -340,7 +340,7 @@ class MeasuresPanel(Room, metaclass=AbstractWidgetMeta):
 
     @property
     def waiting_spans(self) -> tuple[Span, ...]:
-        """What stands in place of the measurements while there are none."""
+        """The line in place of the measurements while there are none: the log is being read, or `waiting_text`."""
         return READING_LOG if self.reading else (Span("○ ", "dim"), Span(self.waiting_text, "dim"))
 
     def ordinal(self, label: str, subject: str = "") -> list[Span]:
